@@ -177,8 +177,10 @@ pub async fn reconcile(
     }
 }
 
-/// Removes our finalizer from an AppWrapper that is deleted and that another controller manages, where it has got one: nobody
-/// else would. Its manager is set at creation for good, so that this one has created nothing for it.
+/// Removes our finalizer from an AppWrapper that is deleted and that runs in a worker cluster of MultiKueue, where it has got
+/// one: Kueue would not. Other managers may use a finalizer of the same name. Our definition lets nobody change the manager;
+/// with that of the Go controller somebody could, but what this one has created has its UID recorded, which Kueue never
+/// copies.
 async fn let_go(
     context: &Context,
     memory: &mut ReconcileState,
@@ -189,8 +191,10 @@ async fn let_go(
         Ok(Some(Err(_)) | None) => return Ok(Next::OnChange), // the watch will say
         Err(error) => return Err(failed(context, memory, stored, error.into())),
     };
+    let is_sent = wrapper.other_manager() == Some(keys::MULTIKUEUE);
     let holds = wrapper.finalizers.iter().any(|name| name == keys::FINALIZER);
-    if !holds || !wrapper.deleting || wrapper.is_ours() || context.shadow.is_some() {
+    let has_begun = wrapper.components.iter().any(|component| component.recorded.is_some());
+    if !is_sent || !holds || !wrapper.deleting || has_begun || context.shadow.is_some() {
         return Ok(Next::OnChange);
     }
     match act::wrapper::remove_finalizer(&context.client, &wrapper).await.map_err(Error::from) {

@@ -169,11 +169,15 @@ fn blockers(one: &One, snapshot: Option<&Snapshot>, now: Timestamp) -> Vec<Strin
         all.push(format!("finalizers of the AppWrapper: {}", others.join(", ")));
     }
     if is_ours && all.is_empty() {
-        // also from what another controller manages
-        all.push(format!(
-            "the controller to remove the finalizer {}; if this lasts, check that it is running",
-            keys::FINALIZER
-        ));
+        all.push(match one.wrapper.other_manager() {
+            Some(manager) if manager != keys::MULTIKUEUE => {
+                format!("{manager} to remove the finalizer {}", keys::FINALIZER)
+            }
+            Some(_) | None => format!(
+                "the controller to remove the finalizer {}; if this lasts, check that it is running",
+                keys::FINALIZER
+            ),
+        });
     }
     all
 }

@@ -121,7 +121,8 @@ fn row(record: &Record, now: Timestamp) -> Row {
     (cells, colour)
 }
 
-/// How it ended: as its last attempt, unless it was deleted during that attempt or before the next one.
+/// How it ended: as its last attempt, unless it was deleted during that attempt, or after a failure that would have restarted
+/// it.
 fn ending(last: Option<&Attempt>) -> AttemptOutcome {
     let Some(last) = last else { return AttemptOutcome::Deleted };
     let is_final = match last.action {

@@ -53,10 +53,10 @@ pub(super) fn elsewhere(wrapper: &Wrapper, queued: &Queued) -> String {
     );
     match wrapper.status.phase {
         Phase::Succeeded | Phase::Failed => {
-            format!("it ran in {place}, where Kueue deletes its copy when it has finished")
+            format!("it ran in {place}; Kueue deletes its copy there once it has finished")
         }
         Phase::Empty | Phase::Suspended if cluster.is_none() => {
-            format!("its resources are created in {place} only, once that admits it")
+            format!("its resources are created only in {place}, once that cluster admits it")
         }
         Phase::Empty
         | Phase::Suspended
@@ -93,8 +93,12 @@ pub(super) mod tests {
             (Phase::Running, workload(None), ["in a worker cluster of MultiKueue: ", there]),
             (Phase::Resetting, Queued::Hidden("no".into()), ["worker cluster", there]),
             (Phase::Empty, workload(Some("west")), ["in the worker cluster west: ", there]),
-            (Phase::Empty, workload(None), ["are created in a worker cluster", "admits it"]),
-            (Phase::Suspended, Queued::Nothing, ["are created in a worker cluster", "admits it"]),
+            (Phase::Empty, workload(None), ["are created only in a worker cluster", "admits it"]),
+            (
+                Phase::Suspended,
+                Queued::Nothing,
+                ["are created only in a worker cluster", "admits it"],
+            ),
             (Phase::Failed, workload(Some("west")), ["ran in the worker cluster west", "deletes"]),
             (Phase::Succeeded, Queued::Nothing, ["ran in a worker cluster", "deletes its copy"]),
         ] {

@@ -108,7 +108,7 @@ pub(in crate::cli) struct Budget {
     pub global_used: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When restarts are given back next, if every pod stays ready.
+    /// When restarts are given back next, if all pods keep running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill_at: Option<Timestamp>,
 }

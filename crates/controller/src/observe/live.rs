@@ -53,7 +53,7 @@ pub fn pod_resource() -> ApiResource {
 
 impl Live {
     /// The resource of a kind: its plural, by discovery; remembered until [`Live::forget`]. Where its version is not served,
-    /// another one in which the API server shows the same objects.
+    /// another one in which the API server shows the same objects, remembered while there is room.
     ///
     /// # Errors
     /// [`Error::NoKind`] where discovery, asked afresh, does not know it; [`Error::NotNamespaced`].
@@ -64,8 +64,8 @@ impl Live {
         }
     }
 
-    /// The same, in the version of the kind alone: for what is created, which names its version, and for watches, so that whoever
-    /// invents versions has nothing watched in each of them.
+    /// The same, in the version of the kind alone: for what is created, which names its version, and for watches, since invented
+    /// versions must not have the same objects watched again and again.
     ///
     /// # Errors
     /// As [`Live::resource`], and [`Error::NoKind`] where only another version is served.
@@ -94,10 +94,10 @@ impl Live {
         let other = Box::pin(self.discover_other(client, kind)).await?;
         let other = other.ok_or_else(|| no_kind(kind))?;
         let mut kinds = self.lock();
-        kinds.others.insert(kind.clone(), other.clone());
-        if kinds.others.len() > OTHERS_MAX {
-            kinds.others.pop_first();
+        if kinds.others.len() >= OTHERS_MAX {
+            kinds.others.clear(); // which of them are of use cannot be told
         }
+        kinds.others.insert(kind.clone(), other.clone());
         Ok(other)
     }
 
@@ -222,21 +222,32 @@ impl Live {
         kind: &KindKey,
         at: &Key,
     ) -> Result<Option<RawObject>, Error> {
+        let (namespace, name) = (&at.namespace, &at.name);
+        let read = |resource| async move { get(client, &resource, namespace, name).await };
+        self.read(client, kind, read).await
+    }
+
+    /// Reads with the resource of a kind; `None` where the API server answers that there is none. If the resource was known
+    /// before, that may be true of the resource only: where the kind is served in another way by now, it is read once more.
+    async fn read<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+        read: impl Fn(ApiResource) -> F,
+    ) -> Result<Option<T>, Error> {
         let known = self.known(kind);
-        let is_known = known.is_some();
-        let resource = match known {
-            Some(resource) => resource,
+        let resource = match &known {
+            Some(resource) => resource.clone(),
             None => self.discover(client, kind).await?,
         };
-        match get(client, &resource, &at.namespace, &at.name).await {
-            Ok(seen) => Ok(Some(seen)),
-            // of the object, or of its kind
-            Err(error) if error.code() == Some(404) && is_known => {
-                self.discover(client, kind).await.map(|_| None)
+        let mut found = read(resource).await;
+        if let (Some(known), true) = (known, is_absent(&found)) {
+            let fresh = self.discover(client, kind).await?;
+            if fresh != known {
+                found = read(fresh).await;
             }
-            Err(error) if error.code() == Some(404) => Ok(None),
-            Err(error) => Err(error),
         }
+        if is_absent(&found) { Ok(None) } else { found.map(Some) }
     }
 
     /// The object of a kind that has a name, by a LIST; `None` where there is none.
@@ -249,20 +260,19 @@ impl Live {
         kind: &KindKey,
         at: &Key,
     ) -> Result<Option<ObjectRecord>, Error> {
-        let resource = self.resource(client, kind).await?;
-        let params = ListParams::default().fields(&format!("metadata.name={}", at.name));
-        let found = list(client, &resource, Some(&at.namespace), &params).await;
-        match found {
-            Ok(objects) => Ok(objects
-                .iter()
-                .map(|seen| ObjectRecord::of(seen, &kind.api_version, &kind.kind))
-                .find(|record| record.identity.name == at.name)),
-            Err(error) if error.code() == Some(404) => {
-                self.discover(client, kind).await.map(|_| None)
-            }
-            Err(error) => Err(error),
-        }
+        let params = &ListParams::default().fields(&format!("metadata.name={}", at.name));
+        let namespace = at.namespace.as_str();
+        let read = |resource| async move { list(client, &resource, Some(namespace), params).await };
+        let objects = self.read(client, kind, read).await?.unwrap_or_default();
+        let mut records =
+            objects.iter().map(|seen| ObjectRecord::of(seen, &kind.api_version, &kind.kind));
+        Ok(records.find(|record| record.identity.name == at.name))
     }
+}
+
+/// Whether the API server answered that there is no such object or resource.
+fn is_absent<T>(found: &Result<T, Error>) -> bool {
+    found.as_ref().is_err_and(|error| error.code() == Some(404))
 }
 
 /// A GET of a namespaced object.

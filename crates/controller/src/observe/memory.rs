@@ -76,7 +76,7 @@ pub struct ReconcileState {
     /// Owners of pods or components are left to be read, or an undetermined pod may be replaced: look again after this
     /// time.
     pub read_on_in: Option<Duration>,
-    /// The last look has read a component that has not the label by which it is watched.
+    /// The last look has read a component without the label by which it is watched.
     pub has_unwatched: bool,
     /// An owner that may be of ours could not be read in the last look.
     pub missed: bool,

@@ -50,7 +50,8 @@ use pods::Found;
 use records::ObjectRecord;
 use retry_sources::Attach;
 
-/// How often a component is read that no watch shows: its kind cannot be watched, or somebody has removed its label.
+/// How often a component is read that no watch shows: its kind cannot be watched, or somebody has removed its label. While
+/// everything is being deleted, one without its label is read sooner.
 pub const UNWATCHED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// A look that sees what was deleted since the last one is followed by another after this time.
 const DEPARTED_FOR: Duration = Duration::from_secs(1);

@@ -50,10 +50,14 @@ async fn delete_old(context: &Context, wrapper: &Wrapper, names: &[String]) {
         return;
     }
     let work = async {
+        let mut last = Ok::<_, Error>(());
         for name in names {
-            act::expire(&context.client, wrapper, name).await?;
+            // one that is refused keeps no other
+            if let Err(error) = act::expire(&context.client, wrapper, name).await {
+                last = Err(error);
+            }
         }
-        Ok::<_, Error>(())
+        last
     };
     if let Err(cause) = in_time(work).await {
         let config_maps = names.join(", ");

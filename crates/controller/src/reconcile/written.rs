@@ -37,8 +37,12 @@ pub(super) async fn write(
     decision: &Decision,
 ) -> Result<Written, Error> {
     let error = match send(context, memory, stored, &decision.status).await {
-        // what cannot be read and cannot be mended either must not stand in the way
-        Ok(newer) if !is_newer(&newer, stored) && decision.status == wrapper.status => {
+        // what cannot be read and cannot be mended either must not stand in the way, and neither must what is not stored
+        Ok(newer)
+            if !is_newer(&newer, stored)
+                && (decision.status == wrapper.status
+                    || lost_attempts(&decision.status, &newer)) =>
+        {
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
         Ok(newer) => return Ok(Written::Stored(Box::new(newer))),

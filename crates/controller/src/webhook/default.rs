@@ -26,7 +26,7 @@ use crate::tuning::names::LABEL_MAX;
 /// | annotation `workload.codeflare.dev/policies` | the policies of `spec` | MultiKueue sends it to a worker cluster |
 /// | the policies of `spec` | those of the annotation | `spec` has none |
 /// | finalizer | ours | no other controller manages it: the first write of this one is spared |
-/// | finalizer | not ours | another controller manages it: Kueue may have said so after the first call |
+/// | finalizer | not ours | MultiKueue sends it to a worker cluster, which Kueue may have said after the first call |
 /// | `metadata.managedFields` | none | as the finalizer, and nobody applies it on the server's side |
 ///
 /// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks. The controller adds the finalizer to
@@ -54,7 +54,8 @@ pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
 /// What an AppWrapper that this controller manages has from the beginning, so that this one need not write it first.
 fn bookkeeping(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Vec<Op> {
     if !is_ours(spec) {
-        return without_finalizer(metadata).into_iter().collect();
+        let is_sent = spec.get("managedBy").is_some_and(|manager| manager == keys::MULTIKUEUE);
+        return without_finalizer(metadata).filter(|_| is_sent).into_iter().collect();
     }
     // the API server then spends less on every write of the status
     let managers = metadata.get("managedFields").and_then(Value::as_array);

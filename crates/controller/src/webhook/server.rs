@@ -73,6 +73,10 @@ const ACCESS_CHECKS_OF_A_PEER: u32 = 20;
 const REFERENCED_MAX: usize = 128 << 10;
 /// The longest object that the API server may answer with when it is asked for one.
 const OBJECT_MAX: u32 = 3 << 19;
+/// Memory for such objects while they are being read, in bytes.
+const OBJECTS_MAX: u32 = 16 << 20;
+/// That of one peer.
+const OBJECTS_OF_A_PEER: u32 = 12 << 20;
 /// How often the log says that a review of one peer failed.
 const LINES_OF_A_PEER: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 /// The longest wait for a place among them.
@@ -108,6 +112,7 @@ struct AdmissionServer {
     reviews: Shares,
     access_checks: Shares,
     rates: Rates,
+    objects: Shares,
     lines: RateLimiter<Peer>,
 }
 
@@ -146,7 +151,7 @@ enum RequestError {
 /// A response, and what it is counted as.
 struct Outcome {
     operation: Option<Operation>,
-    admitted: ReviewResult,
+    result: ReviewResult,
     response: Response<Body>,
 }
 
@@ -160,6 +165,7 @@ pub fn router(admission: Arc<Admission>) -> Router {
         reviews: Shares::new(REVIEWS_MAX, REVIEWS_OF_A_PEER),
         access_checks: Shares::new(ACCESS_CHECKS_MAX, ACCESS_CHECKS_OF_A_PEER),
         rates,
+        objects: Shares::new(OBJECTS_MAX, OBJECTS_OF_A_PEER),
         lines: RateLimiter::new(LINES_OF_A_PEER),
     });
     let mut router = Router::new();
@@ -193,7 +199,7 @@ impl AdmissionServer {
         };
         let operation = told.operation.map(Operation::as_str);
         let took = clock.elapsed().saturating_sub(start);
-        metrics.admission(endpoint.as_str(), operation, told.admitted, took);
+        metrics.admission(endpoint.as_str(), operation, told.result, took);
         told.response
     }
 
@@ -347,7 +353,8 @@ impl AdmissionServer {
         let _place = in_time(self.access_checks.take(peer, 1)).await?;
         let (mut found, mut rooms) = (BTreeMap::new(), vec![]);
         for reference in wanted {
-            let room = in_time(self.read.take(peer, OBJECT_MAX)).await?;
+            // not of what the review holds a part of already: it would wait for itself
+            let room = in_time(self.objects.take(peer, OBJECT_MAX)).await?;
             let text = self.admission.authorize.referenced(namespace, reference).await;
             drop(room);
             match text {
@@ -400,19 +407,19 @@ impl Outcome {
         let mut response = Response::new(answer.write(uid, &requester.username).into());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
-        let admitted = match &answer.denied {
+        let result = match &answer.denied {
             None => ReviewResult::Allowed,
             Some((Reason::TooManyRequests(_), _)) => ReviewResult::Overloaded,
             Some((Reason::Invalid | Reason::Forbidden | Reason::Unavailable, _)) => {
                 ReviewResult::Denied
             }
         };
-        Self { operation: Some(*operation), admitted, response }
+        Self { operation: Some(*operation), result, response }
     }
 
     /// One line that says why there is no answer.
     fn nothing(error: &RequestError) -> Self {
-        let (status, admitted) = match error {
+        let (status, result) = match error {
             RequestError::Overloaded | RequestError::TooMany => {
                 (StatusCode::TOO_MANY_REQUESTS, ReviewResult::Overloaded)
             }
@@ -435,7 +442,7 @@ impl Outcome {
         if status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        Self { operation: None, admitted, response }
+        Self { operation: None, result, response }
     }
 }
 

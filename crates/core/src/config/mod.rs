@@ -75,11 +75,11 @@ pub struct RetryDefaults {
     pub default_policy_name: Option<String>,
     /// Backoff where neither the rule nor its policy has one.
     pub default_backoff: Option<Backoff>,
-    /// Readiness without interruption after which restarts are given back to `globalMaxRetries`; none: never.
+    /// How long all pods must run without interruption before restarts are given back to `globalMaxRetries`; none: never.
     pub refill_after: Option<Period>,
 }
 
-/// The shortest readiness that gives restarts back.
+/// The shortest time for which pods must run before restarts are given back.
 pub const REFILL_AFTER_MIN: Period = Period::from_secs(60);
 
 /// One of the section `failureCategories`.

@@ -45,7 +45,7 @@ pub fn refill(draft: &mut Draft<'_>, until: Timestamp) -> bool {
     give_back(&mut draft.status, draft.facts, since, until.min(draft.facts.now))
 }
 
-/// When restarts are given back next, if every pod stays ready; none where none were used, or none is given back.
+/// When restarts are given back next, if all pods keep running; none where none were used, or none is given back.
 #[must_use]
 pub fn next_refill(status: &AppWrapperStatus, facts: Facts<'_>) -> Option<Timestamp> {
     let all = refills(status, facts);

@@ -8,7 +8,7 @@ const PROGRESS_AFTER: Period = Period::from_secs(600);
 /// When restarts are given back, and when one would be of no use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetRules {
-    /// Readiness without interruption that gives the used restarts back.
+    /// How long all pods must run without interruption before the used restarts are given back.
     pub refill_after: Option<Period>,
     /// When the AppWrapper fails instead of a counted restart.
     pub stop_when: Option<StopWhen>,

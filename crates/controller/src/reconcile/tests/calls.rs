@@ -25,6 +25,7 @@ use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_
 use crate::observe::{self, live, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
 use crate::reconcile::carry_out::{Carried, carry_out, create_one};
+use crate::reconcile::written::{Written, write};
 use crate::reconcile::{Context, Next, is_behind, reconcile, report, requeue};
 use crate::snapshot::{Presence, Snapshot};
 use crate::tuning::Limits;
@@ -112,18 +113,26 @@ async fn the_pause_before_another_creation_begins_with_the_answer() {
 }
 
 #[tokio::test]
-async fn what_another_controller_manages_is_let_go_and_nothing_else() {
-    let other = "kueue.x-k8s.io/multikueue";
-    for (manager, deleting, finalizer, patches) in [
-        (other, true, keys::FINALIZER, 1),
-        (other, true, "a/b", 0),
-        (other, false, keys::FINALIZER, 0),
+async fn what_multikueue_sends_is_let_go_and_nothing_else() {
+    let sent = "kueue.x-k8s.io/multikueue";
+    for (manager, deleting, finalizer, uid, patches) in [
+        (sent, true, keys::FINALIZER, None, 1),
+        (sent, true, "a/b", None, 0),
+        (sent, false, keys::FINALIZER, None, 0),
+        // this controller has begun it, whoever is said to manage it by now
+        (sent, true, keys::FINALIZER, Some("job"), 0),
+        // another controller may have a finalizer of the same name
+        ("example.com/fork", true, keys::FINALIZER, None, 0),
     ] {
         let server = server(&[]);
         let context = Arc::new(context(&server, Duration::ZERO));
-        let mut object = Play::of(&json!({"phase": "Running"}), false, deleting).object;
+        let play = Play::of(&json!({"phase": "Running"}), false, deleting);
+        let pod_sets = play.wrapper().components[0].pod_sets.clone();
+        let mut object = play.object;
         object["spec"]["managedBy"] = manager.into();
         object["metadata"]["finalizers"] = json!(["other", finalizer]);
+        object["status"]["componentStatus"] = json!([{"name": "j", "kind": "Job",
+            "apiVersion": "batch/v1", "uid": uid, "podSets": pod_sets}]);
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
         let (stored, _) = CachedAppWrapper::read(seen, &Before::default());
         reconcile(Arc::new(stored), context).await.unwrap();
@@ -131,6 +140,38 @@ async fn what_another_controller_manages_is_let_go_and_nothing_else() {
         let path = "/apis/workload.codeflare.dev/v1beta2/namespaces/ns/appwrappers/aw";
         assert_eq!(*called, vec![format!("PATCH {path}"); patches], "{manager} {finalizer}");
     }
+}
+
+/// With the definition of the Go controller, the number of the attempt is told anew by each look and stored by none.
+#[tokio::test]
+async fn a_status_that_the_definition_prunes_keeps_nothing_from_being_deleted() {
+    let wrapper = Arc::new(wrapper(Phase::Suspending, true, false));
+    let context = context_of_version("1"); // what it answers to a write is what is stored: nothing has changed
+    let present = |mut component: crate::snapshot::Component| {
+        let uid = component.name.clone();
+        component.presence = Presence::Present(crate::snapshot::Object {
+            uid,
+            attempt: Some(2),
+            ..Default::default()
+        });
+        component
+    };
+    let components = wrapper.components.iter().cloned().map(present).collect();
+    let facts = |snapshot: &Snapshot| {
+        let config = Config::default();
+        let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
+        let now = PAST.parse().unwrap();
+        decide(Facts { snapshot, limits: &limits, config: &config, now, anchor: now })
+    };
+    let seen = Snapshot { components, ..wrapper.snapshot() };
+    let decision = facts(&seen);
+    assert_eq!(decision.status.attempts.last().map(|last| last.attempt), Some(2));
+    let mut memory = ReconcileState::default();
+    let written = write(&context, &mut memory, &wrapper, &wrapper, &decision).await.unwrap();
+    let Written::Assumed(assumed) = written else { panic!("it is not stored") };
+    let seen = Snapshot { components: seen.components, ..assumed.snapshot() };
+    let actions = facts(&seen).actions;
+    assert!(actions.iter().any(|action| matches!(action, Action::Delete(_))), "{actions:?}");
 }
 
 /// A context whose API server has one AppWrapper, of this version.

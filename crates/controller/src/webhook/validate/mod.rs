@@ -140,7 +140,7 @@ fn spec(
     progress::check(&spec["progress"], report);
     manager(&spec["managedBy"], report);
     no_fit::check(&spec["onNoFit"], metadata, config, report);
-    unused::in_worker_cluster(&spec, metadata, report);
+    unused::with_multikueue(&spec, metadata, report);
     carried::check(metadata, &spec, occasion, report);
     unused::annotated_exit_codes(limits, &targets, report);
     unasked_limits(&spec, metadata, config, limits, report);

@@ -90,7 +90,7 @@ pub(super) fn annotated_exit_codes(limits: &Limits, targets: &Targets<'_>, repor
 }
 
 /// Warns of what has no effect with `MultiKueue`: neither in the manager cluster nor in the worker cluster.
-pub(super) fn in_worker_cluster(spec: &Value, metadata: &Value, report: &mut Findings) {
+pub(super) fn with_multikueue(spec: &Value, metadata: &Value, report: &mut Findings) {
     if spec["managedBy"] != keys::MULTIKUEUE {
         return;
     }
