@@ -244,8 +244,12 @@ async fn presence(
     };
     match read {
         Ok(Some(record)) => {
-            memory.has_unwatched |= record.identity.appwrapper.as_ref() != Some(&wrapper.name);
-            Ok(found(record))
+            let is_labelled = record.identity.appwrapper.as_ref() == Some(&wrapper.name);
+            let presence = found(record);
+            let is_ours =
+                matches!(&presence, Presence::Present(object) if object.owner == Owner::Us);
+            memory.has_unwatched |= is_ours && !is_labelled;
+            Ok(presence)
         }
         Ok(None) => {
             if !creates {

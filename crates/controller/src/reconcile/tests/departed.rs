@@ -5,9 +5,14 @@ use std::time::Duration;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::PAST;
 use super::calls::{JOBS, context, listing, look, server, wrapper};
 use crate::api::{Phase, keys};
+use crate::clock::ManualClock;
+use crate::config::Config;
+use crate::observe::UNWATCHED_AGAIN_AFTER;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::departed::Departed;
 use crate::observe::memory::ReconcileState;
@@ -206,5 +211,39 @@ async fn a_component_of_which_a_pod_failed_is_read_before_a_verdict() {
         let (read, list) = (of(&format!("{JOBS}/b")), of("/api/v1/namespaces/ns/pods"));
         assert_eq!(read.is_some(), is_read, "{what}: {called:?}");
         assert!(read.is_none_or(|read| list.is_some_and(|list| list < read)), "{what}: {called:?}");
+    }
+}
+
+/// No watch shows what becomes of it.
+#[tokio::test]
+async fn a_component_that_has_lost_its_label_is_looked_at_again() {
+    for (is_labelled, again) in [(true, None), (false, Some(UNWATCHED_AGAIN_AFTER))] {
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let kind = json!({"name": "jobs", "kind": "Job", "namespaced": true,
+                "singularName": "job", "verbs": ["get", "list", "watch"]});
+            let body = match request.uri().path().strip_prefix(JOBS) {
+                Some(name) if name.len() > 1 => {
+                    let mut job = owned(&name[1..], &json!({}));
+                    if !is_labelled {
+                        job["metadata"]["labels"].as_object_mut().unwrap().remove(keys::APPWRAPPER);
+                    }
+                    job
+                }
+                _ => {
+                    json!({"groupVersion": "batch/v1", "resources": [kind], "metadata": {}, "items": []})
+                }
+            };
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            std::future::ready(http::Response::builder().body(body))
+        });
+        let clock = std::sync::Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let client = kube::Client::new(service, "default");
+        let context = Context::new(client, clock, Config::default(), |_| ());
+        let (wrapper, attach) = (wrapper(Phase::Running, false, false), Attach::default());
+        let mut memory = ReconcileState::default();
+        let ask = FreshRead::Missing;
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        assert!(seen.components.iter().all(|component| component.ours().is_some()));
+        assert_eq!(memory.pods_unseen_for(), again, "{is_labelled}");
     }
 }
