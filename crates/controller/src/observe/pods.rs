@@ -372,7 +372,7 @@ fn put_aside(
     others: Vec<NotOurs>,
 ) {
     let (mut undetermined, mut unread) = (0, 0);
-    let mut aside = vec![];
+    let (mut aside, mut is_unavailable_aside) = (vec![], false);
     for other in others {
         let stays = match other.doubt {
             None => false,
@@ -398,8 +398,14 @@ fn put_aside(
             .iter()
             .any(|component| kind_of(component).is_pod() && component.name == other.name);
         if !stays && !is_component {
+            is_unavailable_aside |= other.doubt == Some(Doubt::Unavailable);
             aside.push(other);
         }
+    }
+    if is_unavailable_aside {
+        // some may be ours, and no event of theirs may follow once their owners can be read
+        memory.must_list = true;
+        memory.read_on_in.get_or_insert(READ_AGAIN_AFTER);
     }
     memory.unread_aside |= unread > UNREAD_MAX;
     if unread == 0 && std::mem::take(&mut memory.unread_aside) {
