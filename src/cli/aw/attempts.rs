@@ -47,12 +47,7 @@ pub(super) struct Entry<'a> {
 }
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
-    let (one, note) = block_on(async {
-        let place = target.place().await?;
-        let one = place.one(&target.name).await?;
-        let note = multikueue::note(&place, &one.wrapper).await?;
-        Ok((one, note))
-    })?;
+    let (one, note) = block_on(multikueue::one(target))?;
     let now = now();
     let recorded = Recorded { note, ..recorded(&one.wrapper, now) };
     tell(target.output, &recorded, || text(&recorded, now, term::has_colour()))

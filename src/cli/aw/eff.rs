@@ -55,12 +55,7 @@ pub(super) struct Cost {
 }
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
-    let (one, note) = block_on(async {
-        let place = target.place().await?;
-        let one = place.one(&target.name).await?;
-        let note = multikueue::note(&place, &one.wrapper).await?;
-        Ok((one, note))
-    })?;
+    let (one, note) = block_on(multikueue::one(target))?;
     let now = now();
     let efficiency = Efficiency { note, ..efficiency(&one.wrapper, now) };
     tell(target.output, &efficiency, || text(&efficiency, now, term::has_colour()))

@@ -1,7 +1,8 @@
 //! What MultiKueue makes of an AppWrapper: that of a manager cluster runs as a copy in a worker cluster.
 
 use super::super::Error;
-use super::super::place::Place;
+use super::super::place::{One, Place};
+use super::Target;
 use super::workload::Queued;
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
@@ -27,6 +28,17 @@ pub(super) fn command(workload: &SeenWorkload, namespace: &str, active: bool) ->
     format!(
         "kubectl patch workload {name} -n {namespace} --type=merge -p '{{\"spec\":{{\"active\":{active}}}}}'"
     )
+}
+
+/// An AppWrapper, and where its resources are if Kueue sends it to a worker cluster.
+///
+/// # Errors
+/// It is not there, or the cluster does not answer.
+pub(super) async fn one(target: &Target) -> Result<(One, Option<String>), Error> {
+    let place = target.place().await?;
+    let one = place.one(&target.name).await?;
+    let note = note(&place, &one.wrapper).await?;
+    Ok((one, note))
 }
 
 /// Where the resources of one are that Kueue sends to a worker cluster; none of another.

@@ -284,27 +284,21 @@ fn not_sent(event: &Event, about: &ObjectReference, error: Option<&kube::Error>)
         Some(error) => telemetry::chain(error),
         None => format!("no answer within {} s", ACCEPTED_WITHIN.as_secs()),
     };
-    if error.is_some_and(is_going) {
-        tracing::debug!(
-            cause,
-            reason,
-            kind,
-            namespace,
-            appwrapper,
-            name,
-            "Failed to send an event."
-        );
-    } else {
-        tracing::warn!(
-            cause,
-            reason,
-            kind,
-            namespace,
-            appwrapper,
-            name,
-            "Failed to send an event."
-        );
+    // the level of a line is fixed where it is written
+    macro_rules! log_at {
+        ($level:ident) => {
+            tracing::$level!(
+                cause,
+                reason,
+                kind,
+                namespace,
+                appwrapper,
+                name,
+                "Failed to send an event."
+            )
+        };
     }
+    if error.is_some_and(is_going) { log_at!(debug) } else { log_at!(warn) }
 }
 
 /// Whether the namespace is being deleted, or is gone: nothing can be created in it.
