@@ -91,10 +91,10 @@ pub async fn classify(
         memory.kin.put_link(owner, component);
     }
     let mut orphans = vec![];
-    if ask == FreshRead::Gone {
+    if ask == FreshRead::Gone && components.iter().all(|component| component.ours().is_none()) {
         if ours.is_empty() {
             memory.kin.nothing_is_left();
-        } else if components.iter().all(|component| component.ours().is_none()) {
+        } else {
             orphans = find_orphans(sources, wrapper, memory, &records).await;
         }
     }

@@ -1,5 +1,7 @@
 //! What is deleted between two looks, or while one is under way; and what is read again before a verdict.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::runtime::watcher::Event;
@@ -214,36 +216,67 @@ async fn a_component_of_which_a_pod_failed_is_read_before_a_verdict() {
     }
 }
 
+/// A context whose API server has the Jobs a and b, as they are after the change, and no pods.
+fn serving(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Context {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let kind = json!({"name": "jobs", "kind": "Job", "namespaced": true,
+            "singularName": "job", "verbs": ["get", "list", "watch"]});
+        let job = |name: &str| {
+            let mut job = owned(name, &json!({}));
+            change(&mut job["metadata"]);
+            job
+        };
+        let selected = request.uri().query().and_then(|query| query.split_once("metadata.name%3D"));
+        let items: Vec<Value> =
+            selected.iter().map(|(_, rest)| job(rest.split('&').next().unwrap())).collect();
+        let body = match request.uri().path().strip_prefix(JOBS) {
+            Some(name) if name.len() > 1 => job(&name[1..]),
+            _ => {
+                json!({"groupVersion": "batch/v1", "resources": [kind], "metadata": {}, "items": items})
+            }
+        };
+        let body = kube::client::Body::from(body.to_string().into_bytes());
+        std::future::ready(http::Response::builder().body(body))
+    });
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    Context::new(kube::Client::new(service, "default"), clock, Config::default(), |_| ())
+}
+
 /// No watch shows what becomes of it.
 #[tokio::test]
 async fn a_component_that_has_lost_its_label_is_looked_at_again() {
     for (is_labelled, again) in [(true, None), (false, Some(UNWATCHED_AGAIN_AFTER))] {
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let kind = json!({"name": "jobs", "kind": "Job", "namespaced": true,
-                "singularName": "job", "verbs": ["get", "list", "watch"]});
-            let body = match request.uri().path().strip_prefix(JOBS) {
-                Some(name) if name.len() > 1 => {
-                    let mut job = owned(&name[1..], &json!({}));
-                    if !is_labelled {
-                        job["metadata"]["labels"].as_object_mut().unwrap().remove(keys::APPWRAPPER);
-                    }
-                    job
-                }
-                _ => {
-                    json!({"groupVersion": "batch/v1", "resources": [kind], "metadata": {}, "items": []})
-                }
-            };
-            let body = kube::client::Body::from(body.to_string().into_bytes());
-            std::future::ready(http::Response::builder().body(body))
+        let context = serving(move |metadata| {
+            if !is_labelled {
+                metadata["labels"].as_object_mut().unwrap().remove(keys::APPWRAPPER);
+            }
         });
-        let clock = std::sync::Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
-        let client = kube::Client::new(service, "default");
-        let context = Context::new(client, clock, Config::default(), |_| ());
         let (wrapper, attach) = (wrapper(Phase::Running, false, false), Attach::default());
         let mut memory = ReconcileState::default();
         let ask = FreshRead::Missing;
         let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
         assert!(seen.components.iter().all(|component| component.ours().is_some()));
         assert_eq!(memory.pods_unseen_for(), again, "{is_labelled}");
+    }
+}
+
+/// An orphaning deletion takes its owner away, while a finalizer keeps it.
+#[tokio::test]
+async fn a_component_that_was_seen_to_be_ours_is_so_until_it_is_gone() {
+    let is_stripped = Arc::new(AtomicBool::new(false));
+    let now = is_stripped.clone();
+    let context = serving(move |metadata| {
+        if now.load(Ordering::SeqCst) {
+            (metadata["labels"], metadata["ownerReferences"]) = (json!({}), json!([]));
+        }
+    });
+    let (wrapper, attach) = (wrapper(Phase::Terminating, false, true), Attach::default());
+    let mut memory = ReconcileState::default();
+    for stripped in [false, true, true] {
+        is_stripped.store(stripped, Ordering::SeqCst);
+        let seen = look(&context, &wrapper, &mut memory, FreshRead::Gone, &attach).await.unwrap();
+        assert!(seen.pods.is_empty());
+        let ours = seen.components.iter().filter(|component| component.ours().is_some()).count();
+        assert_eq!(ours, 2, "{stripped}");
     }
 }
