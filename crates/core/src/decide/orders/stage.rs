@@ -7,7 +7,7 @@ use crate::api::{Phase, RuleRef};
 use crate::decide::{Decision, Facts, VerdictAction, decide};
 use crate::plan::FreshRead;
 use crate::snapshot::workload::WorkloadRead;
-use crate::snapshot::{ContainerState, Outcome, Pod, PodPhase, Presence, Snapshot};
+use crate::snapshot::{ContainerState, End, Outcome, Pod, PodPhase, Presence, Snapshot};
 
 /// How often something is written, read or waited for in one order.
 const LOOKS_MAX: usize = 12;
@@ -159,15 +159,24 @@ impl Stage<'_> {
         None
     }
 
-    /// The API server is asked: it knows every pod.
+    /// The API server is asked: it knows every pod, and then, where one failed, how each component has ended that
+    /// says so itself.
     fn read(&mut self, ask: FreshRead, now: Timestamp) {
         self.seen.answered = ask;
+        if ask < FreshRead::Pods {
+            return;
+        }
         for (index, fact) in self.events.iter().enumerate() {
-            let is_read = match fact.event {
-                Event::Pod(_) => ask >= FreshRead::Pods,
-                Event::Component(_) | Event::Node(_) => false,
-            };
-            if is_read && fact.at <= now {
+            if fact.at <= now && matches!(fact.event, Event::Pod(_)) {
+                self.tell(index);
+            }
+        }
+        let has_failed = self.seen.pods.iter().any(|pod| pod.phase == PodPhase::Failed);
+        for (index, fact) in self.events.iter().enumerate().filter(|_| has_failed) {
+            if let Event::Component(component) = fact.event
+                && fact.at <= now
+                && self.seen.components[component].end == End::Reported
+            {
                 self.tell(index);
             }
         }
