@@ -1,7 +1,7 @@
 //! Connecting to a cluster.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
         KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
     let file = match &args.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
+        None => merged(&paths()),
     };
     let mut contexts = vec![];
     let read = match file {
@@ -93,6 +93,10 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
         Err(error) if is_given || args.context.is_some() => {
             return Err(Error::Usage(no_cluster(&error, origin, &place, &contexts)));
         }
+        // the cluster of the pod is another one than that of the file
+        Err(error) if !is_missing(&error, &contexts) => {
+            return Err(Error::Cluster(no_cluster(&error, origin, &place, &contexts)));
+        }
         Err(error) => Config::incluster().map_err(|in_pod| match in_pod {
             // it is no pod
             InClusterError::ReadEnvironmentVariable(_) => {
@@ -108,6 +112,40 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     // a program connects to one cluster
     _ = SERVER.set(config.cluster_url.to_string());
     Ok(config)
+}
+
+/// The files of $KUBECONFIG.
+fn paths() -> Vec<PathBuf> {
+    let paths = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    std::env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// One kubeconfig of several files, without those that do not exist, as kubectl does; without files, that of the user.
+///
+/// # Errors
+/// A file cannot be read, or none exists.
+fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
+    // one that may not be seen is no missing one
+    let exist = paths.iter().filter(|path| path.try_exists().unwrap_or(true));
+    let all = exist.map(Kubeconfig::read_from).reduce(|all, next| all?.merge(next?));
+    match (all, paths.first()) {
+        (Some(all), _) => all,
+        (None, Some(first)) => Kubeconfig::read_from(first),
+        (None, None) => Kubeconfig::read(),
+    }
+}
+
+/// Whether there is no kubeconfig, or an empty one; only then, as in kubectl, a pod uses its own cluster.
+fn is_missing(error: &KubeconfigError, contexts: &[String]) -> bool {
+    match error {
+        KubeconfigError::FindPath => true,
+        KubeconfigError::ReadConfig(source, _) => {
+            matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        }
+        KubeconfigError::CurrentContextNotSet => contexts.is_empty(),
+        KubeconfigError::LoadContext(name) => name.is_empty() && contexts.is_empty(),
+        _ => false,
+    }
 }
 
 /// Address of the API server, for messages.
@@ -293,6 +331,49 @@ mod tests {
         let said =
             no_cluster(&KubeconfigError::CurrentContextNotSet, Origin::Default, "/kc", &many);
         assert!(said.ends_with(", c9 and 2 more"), "{said}");
+    }
+
+    #[test]
+    fn only_without_a_kubeconfig_a_pod_uses_its_own_cluster() {
+        let unread = |kind: ErrorKind| KubeconfigError::ReadConfig(kind.into(), "/kc".into());
+        let contexts = ["a".to_owned()];
+        for (error, contexts, want) in [
+            (KubeconfigError::FindPath, &contexts[..0], true),
+            (unread(ErrorKind::NotFound), &contexts[..0], true),
+            (unread(ErrorKind::NotADirectory), &contexts[..0], true),
+            (unread(ErrorKind::PermissionDenied), &contexts[..0], false),
+            (unread(ErrorKind::InvalidData), &contexts[..0], false),
+            (Kubeconfig::from_yaml("contexts: [").unwrap_err(), &contexts[..0], false),
+            (KubeconfigError::CurrentContextNotSet, &contexts[..0], true),
+            (KubeconfigError::CurrentContextNotSet, &contexts[..], false),
+            (KubeconfigError::LoadContext(String::new()), &contexts[..0], true),
+            (KubeconfigError::LoadContext("b".to_owned()), &contexts[..0], false),
+            (KubeconfigError::MissingClusterUrl, &contexts[..], false),
+        ] {
+            assert_eq!(is_missing(&error, contexts), want, "{error}");
+        }
+    }
+
+    #[test]
+    fn of_several_kubeconfigs_those_that_exist_are_merged() {
+        let folder = std::env::temp_dir().join(format!("appwrapper-kc-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (first, second, wrong) = (folder.join("a"), folder.join("b"), folder.join("wrong"));
+        let (missing, other) = (folder.join("missing"), folder.join("other"));
+        std::fs::write(&first, "contexts: [{name: a}]").unwrap();
+        std::fs::write(&second, "contexts: [{name: a}, {name: b}]\ncurrent-context: b").unwrap();
+        std::fs::write(&wrong, "contexts: [").unwrap();
+        let all = merged(&[missing.clone(), first.clone(), other.clone(), second]).unwrap();
+        let names: Vec<&str> = all.contexts.iter().map(|context| context.name.as_str()).collect();
+        assert_eq!((&names[..], all.current_context.as_deref()), (&["a", "b"][..], Some("b")));
+        let error = merged(&[first, wrong]).unwrap_err();
+        assert!(matches!(error, KubeconfigError::Parse(_)), "{error}");
+        let error = merged(&[missing.clone(), other]).unwrap_err();
+        assert!(
+            matches!(&error, KubeconfigError::ReadConfig(_, path) if *path == missing),
+            "{error}"
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -22,8 +22,10 @@ use crate::tuning::names;
 const VARIABLE: &str = "APPWRAPPER_COMPLETE";
 /// Timeout for shell completion.
 const WITHIN: Duration = Duration::from_secs(2);
-/// The most names that are read: nobody reads more.
-const NAMES_MAX: u32 = 500;
+/// The most names that are completed: nobody reads more.
+const NAMES_MAX: usize = 500;
+/// Names of a page of the list.
+const PAGE: u32 = 500;
 /// Completions are all that there are: no names of files. Cobra: `ShellCompDirectiveNoFileComp`.
 const NO_FILES: &str = ":4";
 /// The name under which kubectl finds what completes its plugin `kubectl aw`.
@@ -102,27 +104,41 @@ fn completions(words: &[OsString]) -> std::io::Result<Vec<String>> {
     Ok(shown.map(line).chain([NO_FILES.to_owned()]).collect())
 }
 
-/// The names of AppWrappers that begin with what is typed; none where the cluster does not answer in time.
+/// The names of AppWrappers that begin with what is typed, as far as the cluster answers in time.
 pub(super) fn names_in_the_cluster(typed: &OsStr) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else { return vec![] };
     let words: Vec<String> =
         std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
     let (cluster, namespace) = place(&words);
-    let names = block_on(async {
-        let listed = tokio::time::timeout(WITHIN, listed(&cluster, namespace.as_deref())).await;
-        Ok(listed.ok().flatten().unwrap_or_default())
+    let mut found = vec![];
+    let searched = block_on(async {
+        let work = async {
+            let Place { client, namespace } = Place::of(&cluster, namespace.as_deref()).await?;
+            let api = Api::namespaced_with(client, &namespace, &appwrappers());
+            search(&api, typed, &mut found).await;
+            Ok::<_, Error>(())
+        };
+        tokio::time::timeout(WITHIN, work).await.unwrap_or(Ok(()))
     });
-    let names = names.unwrap_or_default();
-    names.into_iter().filter(|name| name.starts_with(typed)).map(CompletionCandidate::new).collect()
+    // without a cluster, there are no names
+    drop(searched);
+    found.into_iter().map(CompletionCandidate::new).collect()
 }
 
-async fn listed(cluster: &ClusterArgs, namespace: Option<&str>) -> Option<Vec<String>> {
-    let Place { client, namespace } = Place::of(cluster, namespace).await.ok()?;
-    let api: Api<RawObject> = Api::namespaced_with(client, &namespace, &appwrappers());
-    let listed = api.list_metadata(&ListParams::default().limit(NAMES_MAX)).await.ok()?;
-    let names = listed.items.into_iter().filter_map(|object| object.metadata.name);
-    // nothing else may reach the shell
-    Some(names.filter(|name| names::is_subdomain(name)).collect())
+/// Looks for names that begin with what is typed, page by page; an error ends it.
+async fn search(api: &Api<RawObject>, typed: &str, found: &mut Vec<String>) {
+    let mut params = ListParams::default().limit(PAGE);
+    while let Ok(page) = api.list_metadata(&params).await {
+        let names = page.items.into_iter().filter_map(|object| object.metadata.name);
+        // nothing else may reach the shell
+        found.extend(names.filter(|name| name.starts_with(typed) && names::is_subdomain(name)));
+        found.truncate(NAMES_MAX);
+        let more = page.metadata.continue_.filter(|token| !token.is_empty());
+        match more.filter(|_| found.len() < NAMES_MAX) {
+            Some(token) => params = params.continue_token(&token),
+            None => break,
+        }
+    }
 }
 
 /// The cluster and the namespace that a command line names so far. A shell hands it over after `--`, kubectl as it is.
@@ -153,6 +169,31 @@ fn place(arguments: &[String]) -> (ClusterArgs, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn names_are_looked_for_on_all_pages() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let (names, more) = if query.contains("continue=next") {
+                (vec!["zebra".to_owned(), "zeb\u{1b}".to_owned()], "")
+            } else {
+                ((0..500).map(|n| format!("a-{n:03}")).collect(), "next")
+            };
+            let item = |name: &String| serde_json::json!({"metadata": {"name": name}});
+            let items: Vec<serde_json::Value> = names.iter().map(item).collect();
+            let list = serde_json::json!({"apiVersion": "meta.k8s.io/v1",
+                "kind": "PartialObjectMetadataList", "metadata": {"continue": more}, "items": items});
+            let body = kube::client::Body::from(list.to_string().into_bytes());
+            async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+        });
+        let client = kube::Client::new(service, "ns");
+        let api = Api::namespaced_with(client, "ns", &appwrappers());
+        for (typed, want) in [("zeb", 1), ("a-49", 10), ("", 500), ("x", 0)] {
+            let mut found = vec![];
+            search(&api, typed, &mut found).await;
+            assert_eq!(found.len(), want, "{typed}");
+        }
+    }
 
     fn of(words: &[&str]) -> Vec<String> {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();

@@ -41,8 +41,9 @@ Examples:
   failure is recorded: where a rule needs more than that, the output states the assumption and the
   decision without it. Grace periods are not replayed.
 
-Exit codes: 0 done, 1 a negative answer, such as that the webhook would deny the manifest, 2 wrong
-usage, 3 the cluster could not be reached or answered with an error, such as a missing permission.";
+Exit codes: 0 done, 1 a negative answer: the webhook would deny the manifest, or a replay cannot be
+decided since a RetryPolicy cannot be read, 2 wrong usage, 3 the cluster could not be reached or
+answered with an error, such as a missing permission.";
 
 /// The examples as this program is called.
 fn examples() -> String {
@@ -119,14 +120,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         (scene, config)
     };
     let colours = term::has_colour();
-    if args.replay {
+    let undecided = if args.replay {
         let replay = replay::answer(&scene, &config, now);
         tell(args.output, &replay, || replay::text(&replay, colours))?;
+        replay.undecided
     } else {
         let explanation = answer::explain(&scene, &config, now);
         tell(args.output, &explanation, || text::text(&explanation, now, colours))?;
-    }
-    Ok(if scene.is_denied { ExitCode::from(NEGATIVE) } else { DONE })
+        false
+    };
+    Ok(if scene.is_denied || undecided { ExitCode::from(NEGATIVE) } else { DONE })
 }
 
 /// A name that an object can have, and not that of a file.

@@ -136,15 +136,28 @@ impl Resources {
     }
 }
 
-/// What is used of each resource in some seconds: core-hours, GiB-hours of memory, device-hours.
+/// What is used of each resource in some seconds, to two decimals: core-hours, GiB-hours of memory, device-hours.
 pub(super) fn hours(requested: &BTreeMap<String, f64>, seconds: i64) -> BTreeMap<String, f64> {
+    rounded(exact_hours(requested, seconds))
+}
+
+/// The same as it is, to be added up.
+pub(super) fn exact_hours(
+    requested: &BTreeMap<String, f64>,
+    seconds: i64,
+) -> BTreeMap<String, f64> {
     let of = |(name, amount): (&String, &f64)| {
         let unit = if is_bytes(name) { GIB } else { 1.0 };
         #[expect(clippy::cast_precision_loss, reason = "seconds are below 2^53 each")]
         let hours = amount / unit * (seconds as f64 / HOUR);
-        (name.clone(), (hours * 100.0).round() / 100.0)
+        (name.clone(), hours)
     };
     requested.iter().map(of).collect()
+}
+
+/// Amounts to two decimals.
+pub(super) fn rounded(amounts: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    amounts.into_iter().map(|(name, amount)| (name, (amount * 100.0).round() / 100.0)).collect()
 }
 
 fn is_bytes(name: &str) -> bool {

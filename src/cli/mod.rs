@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
@@ -141,7 +142,7 @@ pub enum Output {
 /// Where the cluster is.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClusterArgs {
-    /// Kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config, then the in-cluster
+    /// Kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config, then, without any, the in-cluster
     /// configuration
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -255,6 +256,40 @@ fn without_escape(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Flags that kubectl takes before a command, too.
+const EARLY: [&str; 4] = ["-n", "--namespace", "--context", "--kubeconfig"];
+
+/// A usage error with a tip, where such a flag stands before the command.
+fn with_order(mut error: clap::Error, words: &[String]) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(words) = reordered(words)
+    {
+        let tip = format!("put it after the command: {} {words}", program());
+        let tips = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+/// The command line with such flags at its end; none where no command comes after them.
+fn reordered(words: &[String]) -> Option<String> {
+    let mut rest = words;
+    while let Some(first) = rest.first() {
+        let flag = first.split_once('=').map_or(first.as_str(), |(flag, _)| flag);
+        rest = if EARLY.contains(&first.as_str()) {
+            rest.get(2..)?
+        } else if EARLY.contains(&flag) || first.starts_with("-n") {
+            &rest[1..]
+        } else {
+            break;
+        };
+    }
+    let early = &words[..words.len() - rest.len()];
+    let command = rest.first().filter(|_| !early.is_empty())?;
+    Cli::command().find_subcommand(command)?;
+    Some([rest, early].concat().join(" "))
+}
+
 /// Runs the command that the arguments name; clap itself ends the process on wrong usage, with 2.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -262,7 +297,11 @@ pub fn main() -> ExitCode {
         return code;
     }
     let matches = Cli::command().bin_name(program()).try_get_matches();
-    let matches = matches.unwrap_or_else(|error| without_escape(error).exit());
+    let matches = matches.unwrap_or_else(|error| {
+        let words: Result<Vec<String>, OsString> =
+            std::env::args_os().skip(1).map(OsString::into_string).collect();
+        with_order(without_escape(error), &words.unwrap_or_default()).exit()
+    });
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::List(args) => aw::list::run(&args),
@@ -333,6 +372,27 @@ mod tests {
         let error = Cli::try_parse_from(["appwrapper", "demo", "-f", "a"]).unwrap_err();
         let error = without_escape(error).to_string();
         assert!(error.contains("unexpected argument '-f'") && !error.contains("tip:"), "{error}");
+    }
+
+    #[test]
+    fn flags_before_the_command_are_said_to_come_after_it() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (text, want) in [
+            ("-n team list", Some("list -n team")),
+            ("--context=c -nteam why a -o json", Some("why a -o json --context=c -nteam")),
+            ("--kubeconfig f describe a", Some("describe a --kubeconfig f")),
+            ("--namespace team", None),
+            ("-n team nothing", None),
+            ("-n", None),
+            ("list -n team", None),
+            ("--version", None),
+        ] {
+            assert_eq!(reordered(&words(text)).as_deref(), want, "{text}");
+        }
+        let error = Cli::try_parse_from(["appwrapper", "-n", "team", "list"]).unwrap_err();
+        let said = with_order(without_escape(error), &words("-n team list")).to_string();
+        let tip = "tip: put it after the command: appwrapper list -n team";
+        assert!(said.contains("unexpected argument '-n'") && said.contains(tip), "{said}");
     }
 
     #[test]

@@ -260,18 +260,44 @@ pub fn columns(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str) -> Ve
     let cells =
         rows.iter().map(|(cells, colour)| (cells.iter().map(cell).collect::<Vec<_>>(), *colour));
     let all: Vec<Row> = std::iter::once(titles).chain(cells).collect();
-    let count = all.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = all.iter().filter_map(|(cells, _)| cells.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..count).map(width).collect();
+    let widths = widths(all.iter().map(|(cells, _)| cells.iter().map(String::as_str)));
     let line = |(cells, colour): &Row| {
-        let padded: Vec<String> =
-            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        (padded.join(gap).trim_end().to_owned(), *colour)
+        let cells: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, width)| padded(cell, *width)).collect();
+        (cells.join(gap).trim_end().to_owned(), *colour)
     };
     all.iter().map(line).collect()
+}
+
+/// How wide each column of some rows of cells must be.
+#[must_use]
+pub fn widths<'c, R>(rows: impl IntoIterator<Item = R>) -> Vec<usize>
+where
+    R: IntoIterator<Item = &'c str>,
+{
+    let mut widths: Vec<usize> = vec![];
+    for row in rows {
+        for (column, cell) in row.into_iter().enumerate() {
+            let wide = wide(cell);
+            match widths.get_mut(column) {
+                Some(width) => *width = wide.max(*width),
+                None => widths.push(wide),
+            }
+        }
+    }
+    widths
+}
+
+/// The columns of a terminal that a text takes; some characters take two, some none.
+#[must_use]
+pub fn wide(text: &str) -> usize {
+    text.chars().map(|character| character.width().unwrap_or_default()).sum()
+}
+
+/// A text with spaces up to so many columns.
+#[must_use]
+pub fn padded(text: &str, width: usize) -> String {
+    text.to_owned() + &" ".repeat(width.saturating_sub(wide(text)))
 }
 
 /// Columns and rows of the terminal, from the environment or from `stty`; else a usual size.
@@ -362,6 +388,18 @@ mod tests {
         }
         let spans = [("a日".to_owned(), None), ("b".to_owned(), None)];
         assert_eq!(Shown::fitted(&spans, 2, true).to_string(), "a", "nothing follows a gap");
+    }
+
+    #[test]
+    fn a_column_is_as_wide_as_the_terminal_shows_it() {
+        let rows: [Row; 2] = [
+            (vec!["日本語".into(), "1m".into()], None),
+            (vec!["e\u{301}x".into(), "2m".into()], None),
+        ];
+        assert_eq!(
+            table((&["STATE", "AGE"], None), &rows, "  ", false).to_string(),
+            "STATE   AGE\n日本語  1m\ne\u{301}x      2m\n"
+        );
     }
 
     #[test]

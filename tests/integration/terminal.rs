@@ -97,10 +97,20 @@ fn a_watch_draws_on_a_terminal_and_gives_it_back() {
             .chain(plain.get_args())
             .map(|word| format!("'{}'", word.to_str().expect("UTF-8")))
             .collect();
-        let mut script = Command::new("script");
-        script.args(["-qec", &words.join(" "), "/dev/null"]).env("NO_COLOR", "");
-        script.env("COLUMNS", "100").env("LINES", "20");
-        let child = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let on_a_terminal = |line: &str| {
+            let mut script = Command::new("script");
+            script.args(["-qec", line, "/dev/null"]).env("NO_COLOR", "");
+            script.env("COLUMNS", "100").env("LINES", "20");
+            script.stdin(Stdio::null()).stdout(Stdio::piped());
+            script
+        };
+        let line = words.join(" ");
+        // it is ended by SIGTERM
+        let ended = on_a_terminal(&format!("timeout 5 {line}")).output().expect("script runs");
+        let shown = String::from_utf8_lossy(&ended.stdout);
+        assert!(shown.contains("\x1b[?1049h"), "{shown:?}");
+        assert!(shown.contains("\x1b[?25h\x1b[?1049l"), "{shown:?}");
+        let child = on_a_terminal(&line).spawn();
         let mut child = child.expect("script runs");
         let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut shown = String::new();

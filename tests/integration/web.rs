@@ -196,6 +196,34 @@ fn an_export_holds_what_is_needed_and_the_page_is_live() {
     });
 }
 
+/// Ages are written as in `list`, and what is invisible is escaped.
+fn texts_are_those_of_the_commands(browser: &mut Browser) {
+    let dom = |call: &str| {
+        format!("import(new URL('dom.js', location.href).href).then(dom => dom.{call})")
+    };
+    for (seconds, want) in [
+        (119, "119s"),
+        (320, "5m20s"),
+        (601, "10m"),
+        (10_860, "3h1m"),
+        (90_000, "25h"),
+        (172_800, "2d"),
+        (187_200, "2d4h"),
+        (864_000, "10d"),
+    ] {
+        assert_eq!(browser.eval(&dom(&format!("span({seconds})"))), want);
+    }
+    for call in [
+        r"plain('a\u202e\n\u200bb')",
+        r"el('p', {}, 'a\u202e\n\u200bb').textContent",
+        r"el('p', {title: 'a\u202e\n\u200bb'}).title",
+        r"shape('text', {}, 'a\u202e\n\u200bb').textContent",
+    ] {
+        assert_eq!(browser.eval(&dom(call)), r"a\u{202e}\n\u{200b}b", "{call}");
+    }
+    assert_eq!(browser.eval(&dom(r"el('option', {value: 'a\u200b'}).value.length")), 2);
+}
+
 #[test]
 fn a_browser_shows_the_page() {
     let Some(program) = browser::program() else { return };
@@ -238,6 +266,12 @@ fn a_browser_shows_the_page() {
     browser.until("location.hash === '#default/evaluate' || location.hash === '#default/train'");
     browser.press("Enter");
     browser.until("document.activeElement.id === 'story'");
+    // the link to the list leaves what is shown
+    let hash = browser.eval("location.hash");
+    browser.eval("document.querySelector('.skip').click(); true");
+    assert_eq!(browser.eval("document.activeElement.id"), "list");
+    assert_eq!(browser.eval("location.hash"), hash);
+    texts_are_those_of_the_commands(&mut browser);
     assert_eq!(browser.eval("document.documentElement.lang"), "en");
     let unnamed = "[...document.querySelectorAll('button, input, select')].filter(it => \
                    !it.labels?.length && !it.textContent.trim()).length";

@@ -14,7 +14,7 @@ use super::super::place::{One, Place};
 use super::super::{Error, term};
 use super::reach::Written;
 use super::sights::{Sight, Sights};
-use super::{Done, Target, block_on, now, sentence, words};
+use super::{Done, Patience, Target, block_on, now, sentence, words};
 use crate::api::{condition, keys};
 use crate::snapshot::{Owner, Pod, Presence, Snapshot};
 use crate::tuning::Period;
@@ -51,8 +51,13 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
-    let place = args.target.place().await?;
-    let one = place.one(&args.target.name).await?;
+    let patience = Patience::new(args.timeout);
+    let look = async {
+        let place = args.target.place().await?;
+        let one = place.one(&args.target.name).await?;
+        Ok::<_, Error>((place, one))
+    };
+    let (place, one) = patience.answer(look).await?;
     let name = &one.wrapper.name;
     let done = |yes: bool, facts: Deletion, message: &str| Done {
         namespace: place.namespace.clone(),
@@ -62,7 +67,8 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
         message: sentence(&place.namespace, name, message),
     };
     let seen = Preconditions { uid: Some(one.wrapper.uid.clone()), resource_version: None };
-    match place.delete(name, &DeleteParams::background().preconditions(seen)).await? {
+    let params = DeleteParams::background().preconditions(seen);
+    match patience.answer(place.delete(name, &params)).await? {
         Written::Yes => {}
         Written::Conflict => {
             let why = "was deleted and recreated meanwhile: the new one is left unchanged";
@@ -71,7 +77,7 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
         Written::Forbidden(error) => return Err(error),
         Written::Refused(why) => {
             // somebody else was faster
-            if place.find(name).await?.is_some() {
+            if patience.answer(place.find(name)).await?.is_some() {
                 let why = format!("was not deleted: {why}");
                 return Ok(done(false, Deletion::default(), &why));
             }
@@ -83,16 +89,15 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
     }
     let mut wait = Waiting { last: one.clone(), told: vec![] };
     let gone = wait.until_gone(&place);
-    let is_gone = match args.timeout {
-        Some(timeout) => {
-            tokio::time::timeout(timeout.as_duration(), gone).await.ok().transpose()?
-        }
+    let is_gone = match patience.left() {
+        Some(left) => tokio::time::timeout(left, gone).await.ok().transpose()?,
         None => Some(gone.await?),
     };
     if is_gone.is_some() {
         return Ok(done(true, Deletion { deleted: true, ..Deletion::default() }, "was deleted"));
     }
-    let waiting_for = blocked(&place, &wait.last).await;
+    let waiting_for = tokio::time::timeout(LOOK, blocked(&place, &wait.last)).await;
+    let waiting_for = waiting_for.unwrap_or_else(|_| blockers(&wait.last, None, now()));
     let timeout = args.timeout.map(|timeout| format!(" within {timeout}")).unwrap_or_default();
     let mut message = format!("was not deleted{timeout}; waiting for:");
     for it in &waiting_for {

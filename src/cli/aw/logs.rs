@@ -10,8 +10,9 @@ use serde::Serialize;
 use super::super::place::{One, Place};
 use super::super::term::Page;
 use super::super::{Error, Output};
-use super::{Target, block_on, multikueue, tell};
+use super::{Target, block_on, multikueue, tell, words};
 use crate::api::FailureRecord;
+use crate::failure_log::READ_BYTES_MAX;
 use crate::printable::truncate_chars;
 
 /// The longest line that is shown, in characters.
@@ -56,6 +57,9 @@ struct Log {
     /// The controller kept it before the pod was deleted.
     kept: bool,
     text: String,
+    /// Its lines are longer than what is read of them.
+    #[serde(skip)]
+    is_cut: bool,
 }
 
 /// Whose log is asked for.
@@ -87,17 +91,18 @@ async fn look(args: &Args) -> Result<Collected, Error> {
     let wish = wish(&one, args.attempt, args.failed, elsewhere).map_err(|why| {
         Error::Negative(format!("AppWrapper {}/{}: {why}", place.namespace, args.target.name))
     })?;
-    let (mut logs, notes) = match wish {
+    let (mut logs, mut notes) = match wish {
         Wish::Running => running::all(&place, &one, args).await?,
         Wish::Failure(attempt, failure) => {
             let log = of_failure(&place, &one, attempt, &failure, args).await?;
-            (vec![log], vec![])
+            (vec![log], earlier(&one, args.failed, attempt).into_iter().collect())
         }
         Wish::Elsewhere(note) => (vec![], vec![note]),
     };
     for log in &mut logs {
         log.text = last_lines(&log.text, args.tail);
     }
+    notes.extend(logs.iter().filter(|log| log.is_cut).map(cut));
     let (namespace, name) = (place.namespace.clone(), args.target.name.clone());
     Ok(Collected { namespace, name, logs, notes })
 }
@@ -143,6 +148,21 @@ fn wish(
             }
         },
     }
+}
+
+/// That the last failure has no log, where it was asked for and that of an earlier attempt is shown.
+fn earlier(one: &One, failed: bool, attempt: i32) -> Option<String> {
+    let (last, _) = words::last_failure(&one.wrapper.status.attempts)?;
+    let last = Some(last.attempt).filter(|last| failed && *last != attempt)?;
+    Some(format!(
+        "the failure of attempt {last}, the last one, is not that of a pod; this is the log of attempt {attempt}"
+    ))
+}
+
+/// That only the end of a log is shown.
+fn cut(log: &Log) -> String {
+    let most = READ_BYTES_MAX >> 20;
+    format!("{}/{}: only the last {most} MiB of these lines is shown", log.pod, log.container)
 }
 
 /// The log of a pod that failed: as it is, where the pod still exists; else what was kept.
@@ -211,6 +231,12 @@ mod tests {
         };
         assert_eq!(of(None, false), Ok((-1, String::new())));
         assert_eq!(of(None, true), Ok((1, "b".to_owned())));
+        let said = earlier(&one, true, 1).unwrap();
+        assert_eq!(
+            said,
+            "the failure of attempt 2, the last one, is not that of a pod; this is the log of attempt 1"
+        );
+        assert_eq!((earlier(&one, false, 1), earlier(&one, true, 2)), (None, None));
         assert_eq!(of(Some(0), false), Ok((0, "a".to_owned())));
         for (attempt, want) in [
             (2, "no failure of a pod is recorded in attempt 2"),
@@ -252,5 +278,6 @@ mod tests {
         );
         assert_eq!(text(&logs[..1], false).to_string(), "one\n\\u{1b}[2Jtwo\n");
         assert_eq!(last_lines("a\nb\nc", 2), "b\nc");
+        assert_eq!(cut(&logs[0]), "a/main: only the last 1 MiB of these lines is shown");
     }
 }

@@ -26,9 +26,11 @@ pub(super) mod words;
 mod workload;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap_complete::engine::ArgValueCompleter;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::complete::names_in_the_cluster;
 use super::place::{One, Place};
@@ -36,7 +38,7 @@ use super::term::{self, Page};
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on};
 use crate::api::GROUP;
 use crate::clock::{Clock, SystemClock};
-use crate::tuning::names;
+use crate::tuning::{Period, names};
 
 /// Which AppWrapper, and how is answered.
 #[derive(Debug, clap::Args)]
@@ -85,6 +87,38 @@ impl Target {
 
 /// How often a change is tried after a conflict.
 const TRIES: u32 = 5;
+
+/// How long a command with `--timeout=0`, which is one look, waits for an answer.
+const ONE_LOOK: Period = Period::from_secs(10);
+
+/// The `--timeout` of a command, from its beginning.
+struct Patience {
+    timeout: Option<Period>,
+    begun: Instant,
+}
+
+impl Patience {
+    fn new(timeout: Option<Period>) -> Self {
+        Self { timeout, begun: Instant::now() }
+    }
+
+    /// The time that is left; none without a limit.
+    fn left(&self) -> Option<Duration> {
+        self.timeout.map(|timeout| timeout.as_duration().saturating_sub(self.begun.elapsed()))
+    }
+
+    /// An answer of the API server.
+    ///
+    /// # Errors
+    /// Its own, or it does not come in time.
+    async fn answer<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let Some(timeout) = self.timeout else { return work.await };
+        let within = if timeout.is_zero() { ONE_LOOK } else { timeout };
+        let left = within.as_duration().saturating_sub(self.begun.elapsed());
+        let late = || Error::Cluster(format!("no answer from the API server within {within}"));
+        tokio::time::timeout(left, work).await.unwrap_or_else(|_| Err(late()))
+    }
+}
 
 /// A name that an object can have. Anything else would lead to another place of the API.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
@@ -171,6 +205,23 @@ fn now() -> k8s_openapi::jiff::Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_comes_within_the_timeout() {
+        let never = std::future::pending::<Result<(), Error>>;
+        for (timeout, want, seconds) in [("2s", "within 2s", 2), ("0", "within 10s", 10)] {
+            let begun = Instant::now();
+            let patience = Patience::new(Some(timeout.parse().unwrap()));
+            assert_eq!(patience.answer(async { Ok(1) }).await.ok(), Some(1));
+            let said = patience.answer(never()).await.unwrap_err().to_string();
+            assert_eq!(said, format!("no answer from the API server {want}"));
+            // one timeout is for all answers
+            assert!(patience.answer(never()).await.is_err());
+            assert_eq!(begun.elapsed().as_secs(), seconds);
+            assert_eq!(patience.left(), Some(Duration::ZERO));
+        }
+        assert_eq!(Patience::new(None).left(), None);
+    }
 
     #[test]
     fn only_names_are_names() {

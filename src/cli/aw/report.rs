@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use serde::Serialize;
 
 use super::super::explain::text::span;
-use super::super::ledger::{Ledger, Resources, add, hours};
+use super::super::ledger::{Ledger, Resources, add, exact_hours, rounded};
 use super::super::place::{One, Place, appwrappers, unlisted_appwrappers};
 use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
@@ -183,8 +183,8 @@ fn add_ledger(
         *of_state = of_state.saturating_add(seconds.of(state));
     }
     let wasted = ledger.held_seconds.saturating_sub(seconds.productive);
-    add(&mut sum.wasted, &hours(&requested, wasted));
-    add(&mut sum.hours, &hours(&requested, ledger.held_seconds));
+    add(&mut sum.wasted, &exact_hours(&requested, wasted));
+    add(&mut sum.hours, &exact_hours(&requested, ledger.held_seconds));
 }
 
 fn add_failures(
@@ -216,8 +216,8 @@ fn add_failures(
         let sum = sums.entry(name.unwrap_or_default()).or_default();
         sum.count += 1;
         sum.seconds = sum.seconds.saturating_add(seconds);
-        add(&mut sum.wasted, &hours(&requested, seconds));
-        add(&mut sum.hours, &hours(&requested, seconds));
+        add(&mut sum.wasted, &exact_hours(&requested, seconds));
+        add(&mut sum.hours, &exact_hours(&requested, seconds));
     }
 }
 
@@ -228,8 +228,8 @@ impl Sum {
             count: self.count,
             usage: is_ledger.then(|| Ledger::closed(&self.usage)),
             seconds: self.seconds,
-            wasted_resource_hours: self.wasted,
-            resource_hours: self.hours,
+            wasted_resource_hours: rounded(self.wasted),
+            resource_hours: rounded(self.hours),
         }
     }
 }
@@ -320,7 +320,7 @@ mod tests {
     fn rows_are_queues_users_categories_and_nodes() {
         insta::assert_snapshot!(page(By::Queue, "7d"), @r"
         QUEUE   APPWRAPPERS   RESERVED   GOODPUT   LOST   NOT PRODUCTIVE   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        gpu     2             3h10m      63%       1h     1h10m            1.16        4.66               9.34
+        gpu     2             3h10m      63%       1h     1h10m            1.17        4.67               9.33
         cpu     1             10m        90%       0s     1m               0.02        0.07               0.13
         1 AppWrapper cannot be read
         ");
@@ -332,12 +332,12 @@ mod tests {
         ");
         insta::assert_snapshot!(page(By::Category, "7d"), @r"
         CATEGORY   FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        node       2          1h4m   1.06        4.26               8.54
+        node       2          1h4m   1.07        4.27               8.53
         1 AppWrapper cannot be read
         ");
         insta::assert_snapshot!(page(By::Node, "7d"), @r"
         NODE     FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        node-1   2          1h4m   1.06        4.26               8.54
+        node-1   2          1h4m   1.07        4.27               8.53
         1 AppWrapper cannot be read
         ");
     }
@@ -353,8 +353,24 @@ mod tests {
         let json = serde_json::to_value(report(By::Queue, "7d")).unwrap();
         assert_eq!(json["rows"][0]["name"], "gpu");
         assert_eq!(json["rows"][0]["usage"]["seconds"]["lost"], 3600);
-        assert_eq!(json["rows"][0]["resourceHours"]["nvidia.com/gpu"], 25.34);
+        assert_eq!(json["rows"][0]["resourceHours"]["nvidia.com/gpu"], 25.33);
         assert_eq!(json["unreadable"], 1);
+    }
+
+    #[test]
+    fn hours_are_rounded_after_they_are_added() {
+        for (seconds, want) in [(17, 4.72), (19, 5.28)] {
+            let status = json!({
+                "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "R",
+                    "message": "", "lastTransitionTime": moment(0)}],
+                "usage": {"seconds": {"waiting": seconds}},
+            });
+            let all = (0..1000).map(|_| Ok((one("short", "gpu", "ada", &status), None)));
+            let report = report(all, By::Queue, "7d".parse().unwrap(), moment(60));
+            let json = serde_json::to_value(report).unwrap();
+            assert_eq!(json["rows"][0]["wastedResourceHours"]["cpu"], want);
+            assert_eq!(json["rows"][0]["resourceHours"]["cpu"], want);
+        }
     }
 
     #[test]

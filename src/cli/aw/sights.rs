@@ -6,7 +6,8 @@ use kube::runtime::watcher::{self, Event};
 use super::super::Error;
 use super::super::cluster::unanswered;
 use super::super::place::{One, Place, appwrappers};
-use super::watch::relist::{Events, watch};
+use super::super::term;
+use super::watch::relist::{Events, problem, watch};
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 
@@ -24,6 +25,10 @@ pub(super) struct Sights {
     uid: String,
     /// The list with which the watch begins had an object.
     listed: bool,
+    /// Why nothing is seen, since the last error.
+    note: Option<String>,
+    /// A view shows the note.
+    in_view: bool,
 }
 
 impl Sights {
@@ -32,35 +37,66 @@ impl Sights {
         let config =
             watcher::Config::default().fields(&format!("metadata.name={}", one.wrapper.name));
         let events = watch(place.api(&appwrappers()), config);
-        Self { events, uid: one.wrapper.uid.clone(), listed: false }
+        let uid = one.wrapper.uid.clone();
+        Self { events, uid, listed: false, note: None, in_view: false }
     }
 
-    /// Waits for what is seen next. An error of the API server is nothing seen: it is asked again, after a pause. Nothing is lost
+    /// The same for a view, which shows [`Self::note`]: nothing is printed.
+    pub(super) fn in_view(self) -> Self {
+        Self { in_view: true, ..self }
+    }
+
+    /// Why nothing is seen; none where something is.
+    pub(super) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Waits for what is seen next. An error of the API server is told, and it is asked again after a pause. Nothing is lost
     /// where the wait is given up, not even the pause.
     ///
     /// # Errors
     /// The user may not watch AppWrappers.
     pub(super) async fn next(&mut self) -> Result<Sight, Error> {
         while let Some(event) = self.events.next().await {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) if is_unserved(&error) => return Ok(Sight::Gone),
+                Err(error) => {
+                    tolerate(&error)?;
+                    self.tell(error);
+                    continue;
+                }
+            };
             match event {
-                Ok(Event::Init) => self.listed = false,
-                Ok(Event::InitApply(seen)) => {
+                Event::Init => self.listed = false,
+                Event::InitApply(seen) => {
                     self.listed = true;
                     if let Some(sight) = self.sight(seen) {
                         return Ok(sight);
                     }
                 }
-                Ok(Event::Apply(seen)) => {
+                Event::Apply(seen) => {
                     if let Some(sight) = self.sight(seen) {
                         return Ok(sight);
                     }
                 }
-                Ok(Event::InitDone) if self.listed => {}
-                Ok(Event::InitDone | Event::Delete(_)) => return Ok(Sight::Gone),
-                Err(error) => tolerate(&error)?,
+                Event::InitDone if self.listed => self.note = None,
+                Event::InitDone | Event::Delete(_) => return Ok(Sight::Gone),
             }
         }
         Err(Error::Cluster("the watch ended unexpectedly".to_owned()))
+    }
+
+    /// Tells why nothing is seen, the same once.
+    fn tell(&mut self, error: watcher::Error) {
+        let said = problem("AppWrappers", error);
+        if said != self.note
+            && !self.in_view
+            && let Some(said) = &said
+        {
+            term::remark(said);
+        }
+        self.note = said;
     }
 
     /// Waits until it is gone.
@@ -81,15 +117,70 @@ impl Sights {
     }
 }
 
+/// Whether there is no such kind any more: then there is no object of it.
+fn is_unserved(error: &watcher::Error) -> bool {
+    request_error(error).and_then(live::code) == Some(404)
+}
+
 /// # Errors
 /// That of a watch which does not pass by itself: it ends the command.
 fn tolerate(error: &watcher::Error) -> Result<(), Error> {
-    if let watcher::Error::InitialListFailed(error)
-    | watcher::Error::WatchStartFailed(error)
-    | watcher::Error::WatchFailed(error) = error
-        && matches!(live::code(error), Some(401 | 403))
-    {
-        return Err(unanswered(error));
+    match request_error(error) {
+        Some(error) if matches!(live::code(error), Some(401 | 403)) => Err(unanswered(error)),
+        Some(_) | None => Ok(()),
     }
-    Ok(())
+}
+
+/// The error of a request of a watch.
+const fn request_error(error: &watcher::Error) -> Option<&kube::Error> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(error),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn why_nothing_is_seen_is_noted_until_something_is() {
+        let object = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
+            "spec": {"components": []}});
+        let seen = || serde_json::from_str::<RawObject>(&object.to_string()).unwrap();
+        let expired = || kube::Error::Service("the token has expired".into());
+        let api = |code: u16| {
+            kube::Error::Api(Status::failure("no such page", "r").with_code(code).boxed())
+        };
+        let events = vec![
+            Err(watcher::Error::WatchFailed(expired())),
+            Err(watcher::Error::InitialListFailed(expired())),
+            Ok(Event::Init),
+            Ok(Event::InitApply(seen())),
+            Ok(Event::InitDone),
+            Ok(Event::Apply(seen())),
+            Err(watcher::Error::InitialListFailed(api(404))),
+            Err(watcher::Error::InitialListFailed(api(403))),
+        ];
+        let mut sights = Sights {
+            events: stream::iter(events).boxed(),
+            uid: "u".to_owned(),
+            listed: false,
+            note: None,
+            in_view: true,
+        };
+        assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
+        let note = sights.note().map(str::to_owned).unwrap_or_default();
+        assert!(note.contains("the token has expired"), "{note}");
+        assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
+        assert_eq!(sights.note(), None);
+        assert!(matches!(sights.next().await, Ok(Sight::Gone)), "without the kind");
+        assert!(sights.next().await.is_err());
+    }
 }

@@ -8,7 +8,7 @@ use super::super::place::{One, Place};
 use super::super::{Error, term};
 use super::list::state;
 use super::sights::{Sight, Sights};
-use super::{Done, Target, block_on, now, sentence, words};
+use super::{Done, Patience, Target, block_on, now, sentence, words};
 use crate::api::Phase;
 use crate::observe::assemble::Wrapper;
 use crate::tuning::Period;
@@ -71,9 +71,15 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
-    let place = args.target.place().await?;
     let name = &args.target.name;
-    let mut sight = match place.find(name).await? {
+    let patience = Patience::new(args.timeout);
+    let look = async {
+        let place = args.target.place().await?;
+        let found = place.find(name).await?;
+        Ok::<_, Error>((place, found))
+    };
+    let (place, found) = patience.answer(look).await?;
+    let mut sight = match found {
         Some(one) => Sight::Is(one.into()),
         None if args.goal == Goal::Deleted => Sight::Gone,
         None => return Err(Error::Negative(place.nobody(name))),
@@ -84,8 +90,8 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
     if let (WaitState::Wait, Sight::Is(one)) = (&verdict, &sight) {
         let mut course = Course { goal: args.goal, last: (**one).clone() };
         let watched = course.watch(&place);
-        let end = match args.timeout {
-            Some(timeout) => tokio::time::timeout(timeout.as_duration(), watched).await.ok(),
+        let end = match patience.left() {
+            Some(left) => tokio::time::timeout(left, watched).await.ok(),
             None => Some(watched.await),
         };
         (sight, verdict) = match end {

@@ -16,6 +16,7 @@ use kube::api::Api;
 use kube::runtime::watcher::{self, Event};
 
 use super::super::place::{One, Place};
+use super::super::run::stop_of_a_view;
 use super::super::term::{self, Page, Screen};
 use super::super::{DONE, Error, Output};
 use super::sights::{Sight, Sights};
@@ -42,7 +43,7 @@ enum End {
     /// It has failed, for this reason.
     Failed(String),
     Deleted,
-    /// Ctrl-C.
+    /// Ctrl-C; of a view, any signal that asks for its end.
     Interrupted,
     /// Nobody reads what is printed.
     Unread,
@@ -53,12 +54,13 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
         let place = target.place().await?;
         let one = place.one(&target.name).await?;
         let course = Course { changes: vec![], one };
-        let mut stop = pin!(tokio::signal::ctrl_c());
-        // from now on the signal does not end the process by itself
-        drop(futures::poll!(&mut stop));
-        let end = match target.output {
-            Output::Text if term::is_terminal() => live(&place, course, stop).await?,
-            output => lines(&place, course, output, stop).await?,
+        let end = if target.output == Output::Text && term::is_terminal() {
+            live(&place, course, pin!(stop_of_a_view())).await?
+        } else {
+            let mut stop = pin!(tokio::signal::ctrl_c());
+            // from now on the signal does not end the process by itself
+            drop(futures::poll!(&mut stop));
+            lines(&place, course, target.output, stop).await?
         };
         Ok((end, place.namespace))
     })?;
@@ -156,7 +158,7 @@ async fn live(
     mut course: Course,
     mut stop: impl Future + Unpin,
 ) -> Result<End, Error> {
-    let mut sights = Sights::of(place, &course.one);
+    let mut sights = Sights::of(place, &course.one).in_view();
     let mut pods = Pods::of(place, &course.one);
     course.note(Sight::Is(course.one.clone().into()));
     let mut ticks = tokio::time::interval(FRAME);
@@ -170,21 +172,21 @@ async fn live(
             () = pods.next() => {}
             _ = &mut stop => break End::Interrupted,
             // a storm of changes is drawn once a second, too
-            _ = ticks.tick() => screen.draw(&draw(&course, &pods)),
+            _ = ticks.tick() => screen.draw(&draw(&course, &pods, sights.note())),
         }
     };
     drop(screen);
-    term::print(&Page::from(draw(&course, &pods)));
+    term::print(&Page::from(draw(&course, &pods, sights.note())));
     Ok(end)
 }
 
-fn draw(course: &Course, pods: &Pods) -> Vec<term::Shown> {
+fn draw(course: &Course, pods: &Pods, note: Option<&str>) -> Vec<term::Shown> {
     let (width, height) = term::size();
     let scene = Scene {
         one: &course.one,
         pods: pods.known.values().map(|record| &**record).collect(),
         changes: &course.changes,
-        note: pods.note.as_deref(),
+        note: note.or(pods.note.as_deref()),
     };
     view::view(&scene, now(), Frame { width, height, colours: term::has_colour() })
 }

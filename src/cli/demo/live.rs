@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::run::stop_of_a_view;
 use super::super::term::{self, Page, Screen, Shown};
 use super::tell::{Line, Teller};
 use super::view::{self, Frame};
@@ -27,7 +28,7 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
     let (mut quiet, mut frame) = (0_u32, 0_u32);
     let mut size = term::size();
     let mut seen_enough = false;
-    let stop = tokio::signal::ctrl_c();
+    let stop = stop_of_a_view();
     tokio::pin!(stop);
     loop {
         let haste = haste(quiet);
@@ -45,7 +46,7 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
         }
         let pause = if audience.speed > 0.0 { FRAME } else { Duration::ZERO };
         tokio::select! {
-            _ = &mut stop => {
+            () = &mut stop => {
                 seen_enough = true;
                 break;
             }

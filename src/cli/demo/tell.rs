@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::term::{Colour, Span};
+use super::super::term::{Colour, Span, padded, wide};
 use super::words::{amount_text, clock, of_quota, seconds, span};
 use crate::api::{AppWrapperStatus, Phase, Retries, SuspectEffect, SuspectNodes, condition};
 use crate::config::FaultTolerance;
@@ -57,7 +57,7 @@ impl Line {
     /// The line, the object in a column of a width, the event in its colour.
     pub(super) fn spans(&self, width: usize) -> [Span; 3] {
         [
-            (format!("{}  {:<width$}  ", clock(self.at), self.object), None),
+            (format!("{}  {}  ", clock(self.at), padded(&self.object, width)), None),
             (self.event.clone(), self.colour()),
             (format!(": {}", self.message), None),
         ]
@@ -79,7 +79,7 @@ impl Line {
 
 /// The width of the column of objects.
 pub(super) fn width(lines: &[Line]) -> usize {
-    lines.iter().map(|line| line.object.chars().count()).max().unwrap_or_default()
+    lines.iter().map(|line| wide(&line.object)).max().unwrap_or_default()
 }
 
 impl Teller {

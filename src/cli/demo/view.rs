@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::term::{Colour, Shown, Span};
+use super::super::term::{Colour, Shown, Span, padded, widths};
 use super::tell::{Line, limits_of, pause_left, width};
 use super::words::{amount_text, clock};
 use crate::api::{Phase, condition};
@@ -77,15 +77,10 @@ fn table(titles: &[&str], rows: Vec<Vec<Span>>) -> Vec<Vec<Span>> {
     let mut all: Vec<Vec<Span>> = vec![head];
     let safe = |(text, colour): Span| (escape(&text).into_owned(), colour);
     all.extend(rows.into_iter().map(|row| row.into_iter().map(safe).collect()));
-    let wide = |column: usize| {
-        let cells = all.iter().filter_map(|row| row.get(column));
-        cells.map(|(text, _)| text.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..titles.len()).map(wide).collect();
+    let widths = widths(all.iter().map(|row| row.iter().map(|(text, _)| text.as_str())));
     for row in &mut all {
         for ((text, _), width) in row.iter_mut().zip(&widths) {
-            let missing = (width + 2).saturating_sub(text.chars().count());
-            text.push_str(&" ".repeat(missing));
+            *text = padded(text, width + 2);
         }
     }
     all

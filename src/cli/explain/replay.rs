@@ -25,6 +25,9 @@ pub(super) struct Replay {
     pub outcome: String,
     /// What is worth knowing about how this was read.
     pub notes: Vec<String>,
+    /// There are failures, and the policies that decide about them are not known.
+    #[serde(skip)]
+    pub undecided: bool,
 }
 
 /// One recorded failure, and the new decision about it.
@@ -73,13 +76,13 @@ pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
     let notes = scene.notes.clone();
     if let Some(manager) = scene.wrapper.other_manager() {
         let outcome = format!("managed by {manager}, not by this controller");
-        return Replay { name, attempts: vec![], outcome, notes };
+        return Replay { name, attempts: vec![], outcome, notes, undecided: false };
     }
     let (limits, remarks) = Limits::of(&scene.wrapper.annotations, &config.fault_tolerance);
     let replay = replay(Facts { snapshot, limits: &limits, config, now, anchor: now });
     if let ([why, ..], [_, ..]) = (&scene.unread[..], &replay.failures[..]) {
         let outcome = format!("cannot be decided: {why}");
-        return Replay { name, attempts: vec![], outcome, notes };
+        return Replay { name, attempts: vec![], outcome, notes, undecided: true };
     }
     let mut all: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     all.extend(answer::flaws(snapshot));
@@ -98,6 +101,7 @@ pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
         outcome: outcome(&replay.failures, &snapshot.status.attempts),
         attempts: replay.failures.iter().map(Judged::of).collect(),
         notes: all,
+        undecided: false,
     }
 }
 

@@ -177,10 +177,13 @@ async fn warn(client: Client, config: Config) {
     }
 }
 
-/// Follows Kueue's configuration, for decisions and for admission.
-async fn follow(client: Client, context: Arc<Context>) {
-    let config = context.config();
-    preflight::follow(client, &config, |settings| context.set_kueue(settings)).await;
+/// Follows Kueue's configuration, for decisions and for admission. From this call on, the first decisions wait for it.
+fn follow(client: Client, context: Arc<Context>) -> impl Future<Output = ()> {
+    context.await_kueue();
+    async move {
+        let config = context.config();
+        preflight::follow(client, &config, |settings| context.set_kueue(settings)).await;
+    }
 }
 
 /// Ends when the process is asked to stop, from this call on: the first process of a container has no other handler, and
@@ -192,6 +195,18 @@ fn stop_signal() -> impl Future<Output = ()> {
         tokio::select! {
             () = terminate => {}
             () = interrupt => {}
+        }
+    }
+}
+
+/// The same for a view on a terminal, which also ends when the terminal goes away. Other commands leave this signal to `nohup`.
+pub(in crate::cli) fn stop_of_a_view() -> impl Future<Output = ()> {
+    let stop = stop_signal();
+    let hangup = received(signal(SignalKind::hangup()));
+    async {
+        tokio::select! {
+            () = stop => {}
+            () = hangup => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use super::super::aw::list::{Item, item};
 use super::super::aw::story::{Known, Life, Story, past};
 use super::super::bundle::{Document, Origin, exported_at};
 use super::super::configuration::assumed;
-use super::queues::Queues;
+use super::queues::{Queues, queues};
 use crate::api::keys;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
@@ -74,6 +74,12 @@ impl Recording {
             .iter()
             .find(|document| document.is_ours("AppWrapper"))
             .map(|document| document.text("/metadata/namespace").to_owned());
+        let of_kueue = |kind: &str| -> Vec<RawObject> {
+            let all = documents.iter().filter(|it| it.group() == keys::KUEUE_GROUP);
+            all.filter(|it| it.kind() == kind).filter_map(|it| seen(&it.value)).collect()
+        };
+        let (locals, clusters) = (of_kueue("LocalQueue"), of_kueue("ClusterQueue"));
+        let queues = vec![(end, queues(&locals, &clusters, vec![]))];
         let change = |mut document: Document| {
             let is_ours = document.is_ours("AppWrapper");
             if let Some(metadata) = document.value.get_mut("metadata").filter(|_| is_ours)
@@ -84,7 +90,8 @@ impl Recording {
             Change { at: end, value: document.value, gone: false }
         };
         let changes = documents.into_iter().map(change).collect();
-        Ok(Self { title: "export".to_owned(), config, notes, changes, end, ..Self::default() })
+        let title = "export".to_owned();
+        Ok(Self { title, config, notes, changes, queues, end, ..Self::default() })
     }
 
     fn begin(&self) -> Timestamp {

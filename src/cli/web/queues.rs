@@ -89,25 +89,39 @@ struct LeanResource {
 }
 
 /// The queues of a namespace, or of all, with the quota of their `ClusterQueue`s.
-pub(super) fn queues(locals: &[RawObject], clusters: &[RawObject], notes: Vec<String>) -> Queues {
+pub(super) fn queues(
+    locals: &[RawObject],
+    clusters: &[RawObject],
+    mut notes: Vec<String>,
+) -> Queues {
     // one that cannot be read says nothing
     let lean = |seen: &RawObject| serde_json::from_str::<Lean>(seen.raw.get()).unwrap_or_default();
     let clusters: BTreeMap<String, Lean> =
         clusters.iter().map(|seen| (Identity::of(&seen.meta).name, lean(seen))).collect();
+    if locals.len() > QUEUES_MAX {
+        notes.push(format!("only {QUEUES_MAX} of {} queues are shown", locals.len()));
+    }
     let queue = |seen: &RawObject| {
         let Identity { namespace, name, .. } = Identity::of(&seen.meta);
         let local = lean(seen);
-        let cluster = clusters.get(&local.spec.cluster_queue);
+        let mut resources = resources(&local, clusters.get(&local.spec.cluster_queue));
+        if resources.len() > RESOURCES_MAX {
+            let all = resources.len();
+            let of = format!("{all} resources of queue {namespace}/{name}");
+            notes.push(format!("only {RESOURCES_MAX} of {of} are shown"));
+            resources.truncate(RESOURCES_MAX);
+        }
         LocalQueue {
             namespace,
             name,
             pending: local.status.pending_workloads,
             admitted: local.status.admitted_workloads,
-            resources: resources(&local, cluster),
+            resources,
             cluster_queue: local.spec.cluster_queue,
         }
     };
-    Queues { queues: locals.iter().take(QUEUES_MAX).map(queue).collect(), notes }
+    let queues = locals.iter().take(QUEUES_MAX).map(queue).collect();
+    Queues { queues, notes }
 }
 
 fn resources(local: &Lean, cluster: Option<&Lean>) -> Vec<Share> {
@@ -123,7 +137,7 @@ fn resources(local: &Lean, cluster: Option<&Lean>) -> Vec<Share> {
     for (flavor, of) in each(&local.status.flavors_reservation) {
         entry(&mut all, flavor, of).reserved.clone_from(&of.total);
     }
-    all.into_values().take(RESOURCES_MAX).collect()
+    all.into_values().collect()
 }
 
 /// The resources of flavors.
@@ -155,6 +169,29 @@ mod tests {
 
     fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        let local = |n: usize| {
+            let resources: Vec<Value> = (0..=RESOURCES_MAX)
+                .map(|n| json!({"name": format!("r-{n}"), "total": "1"}))
+                .collect();
+            let flavors = json!([{"name": "f", "resources": resources}]);
+            let flavors = if n == 0 { flavors } else { json!([]) };
+            seen(&json!({"metadata": {"name": format!("q-{n}"), "namespace": "team"},
+                "status": {"flavorsReservation": flavors}}))
+        };
+        let locals: Vec<RawObject> = (0..QUEUES_MAX + 100).map(local).collect();
+        let shown = queues(&locals, &[], vec![]);
+        assert_eq!((shown.queues.len(), shown.queues[0].resources.len()), (200, 50));
+        let want = [
+            "only 200 of 300 queues are shown",
+            "only 50 of 51 resources of queue team/q-0 are shown",
+        ];
+        assert_eq!(shown.notes, want);
+        let few = queues(&locals[1..=QUEUES_MAX], &[], vec![]);
+        assert_eq!((few.queues.len(), few.notes.len()), (200, 0));
     }
 
     #[test]

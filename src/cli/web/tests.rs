@@ -50,7 +50,20 @@ fn recording() -> Recording {
             "failure": {"pod": "w", "exitCode": 1, "reason": "<img src=x onerror=alert(1)>"},
         }]},
     });
-    Recording::of_bundle(vec![document(wrapper)], crate::config::Config::default()).unwrap()
+    let queue = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+        "metadata": {"name": "gpu", "namespace": "team"}, "spec": {"clusterQueue": "all"},
+        "status": {"pendingWorkloads": 2},
+    });
+    let cluster_queue = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue",
+        "metadata": {"name": "all"},
+        "spec": {"resourceGroups": [{"flavors": [{"name": "a100", "resources": [
+            {"name": "nvidia.com/gpu", "nominalQuota": "4"},
+        ]}]}]},
+    });
+    let documents = [wrapper, queue, cluster_queue].map(document);
+    Recording::of_bundle(documents.into(), crate::config::Config::default()).unwrap()
 }
 
 #[tokio::test]
@@ -75,6 +88,10 @@ async fn an_export_is_shown_as_it_was() {
     assert_eq!(json("info").await["mode"], "played");
     let rows = json("rows").await;
     assert_eq!((&rows[0]["name"], &rows[0]["phase"]), (&json!("train"), &json!("Failed")));
+    let queues = json("queues").await;
+    let queue = &queues["queues"][0];
+    assert_eq!((&queue["name"], &queue["pending"]), (&json!("gpu"), &json!(2)));
+    assert_eq!(queue["resources"][0]["quota"], "4");
     let story = json("story?namespace=team&name=train").await;
     assert_eq!(story["now"], "2026-01-01T00:10:00Z");
     assert_eq!(story["attempts"]["rows"][0][5], "Failed");

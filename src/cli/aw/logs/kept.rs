@@ -52,7 +52,7 @@ pub(super) async fn log(
             no(format!("only the log of container {container} was kept"))
         }
         Some((container, text)) => {
-            Ok(Log { attempt: Some(attempt), pod, container, kept: true, text })
+            Ok(Log { attempt: Some(attempt), pod, container, kept: true, text, is_cut: false })
         }
         None => no(format!("ConfigMap {name} does not belong to this AppWrapper")),
     }

@@ -41,7 +41,9 @@ pub(super) async fn all(
     let (mut logs, mut unread) = (vec![], None);
     for (attempt, pod, container) in places.into_iter().take(LOGS_MAX) {
         match read(place, &pod, &container, args).await {
-            Ok(text) => logs.push(Log { attempt, pod, container, kept: false, text }),
+            Ok((text, is_cut)) => {
+                logs.push(Log { attempt, pod, container, kept: false, text, is_cut });
+            }
             Err(error) => {
                 let why = format!("{pod}/{container}: {error}");
                 unread.get_or_insert_with(|| why.clone());
@@ -108,12 +110,13 @@ pub(super) async fn of_failure(
         return Ok(None);
     };
     let text = read(place, name, container, args).await;
-    Ok(Some(text.map(|text| Log {
+    Ok(Some(text.map(|(text, is_cut)| Log {
         attempt: Some(attempt),
         pod: name.clone(),
         container: container.clone(),
         kept: false,
         text,
+        is_cut,
     })))
 }
 
@@ -127,12 +130,20 @@ fn unseen(error: &kube::Error) -> Result<Option<Result<Log, String>>, Error> {
     }
 }
 
+/// The end of the log of a container, and whether more was asked for.
+///
 /// # Errors
 /// Why it cannot be read.
-async fn read(place: &Place, pod: &str, container: &str, args: &Args) -> Result<String, String> {
+async fn read(
+    place: &Place,
+    pod: &str,
+    container: &str,
+    args: &Args,
+) -> Result<(String, bool), String> {
     let of = (pod, container);
     let log = failure_log::read(&place.client, &place.namespace, of, args.tail).await;
-    log.map(|log| String::from_utf8_lossy(&log).into_owned()).map_err(|error| error.said())
+    let (log, is_cut) = log.map_err(|error| error.said())?;
+    Ok((String::from_utf8_lossy(&log).into_owned(), is_cut))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::observe::assemble::Wrapper;
 
 /// The most attempts that are shown; the controller records 10.
 const ATTEMPTS_MAX: usize = 20;
-/// The most pod sets that are shown.
+/// The most pod sets that are shown, those of failed pods first.
 const POD_SETS_MAX: usize = 8;
 /// The most pods of a pod set that are shown, those that failed first.
 const PODS_MAX: usize = 12;
@@ -141,7 +141,7 @@ pub(super) struct Given<'a> {
 pub(super) fn timeline(given: &Given<'_>) -> Timeline {
     let Given { wrapper, now, .. } = *given;
     let mut attempts = attempts(given);
-    let pod_sets = pod_sets(given);
+    let (pod_sets, all_sets) = pod_sets(given);
     let spans = || attempts.rows.iter().chain(pod_sets.iter().flat_map(|set| &set.rows));
     let spans = || spans().flat_map(|row| &row.spans);
     let first = spans().map(|span| span.from).min().or(given.created).unwrap_or(now).min(now);
@@ -161,6 +161,9 @@ pub(super) fn timeline(given: &Given<'_>) -> Timeline {
         if !kept {
             notes.push("pods of earlier attempts are deleted, and not shown".to_owned());
         }
+    }
+    if pod_sets.len() < all_sets {
+        notes.push(format!("only {} of {all_sets} pod sets are shown", pod_sets.len()));
     }
     Timeline {
         from,
@@ -345,8 +348,9 @@ type PodSetKey = Option<(usize, usize)>;
 /// Lives of pods, by the name of the pod.
 type ByName<'l> = BTreeMap<&'l str, Vec<&'l Life>>;
 
-/// The pods of each pod set; pods of one name, which follow each other, share a row.
-fn pod_sets(given: &Given<'_>) -> Vec<Group> {
+/// The pods of each pod set that is shown, and how many pod sets there are; pods of one name, which follow each other, share
+/// a row.
+fn pod_sets(given: &Given<'_>) -> (Vec<Group>, usize) {
     let mut sets: BTreeMap<PodSetKey, ByName<'_>> = BTreeMap::new();
     for life in given.lives {
         sets.entry(life.pod_set).or_default().entry(&life.name).or_default().push(life);
@@ -360,9 +364,14 @@ fn pod_sets(given: &Given<'_>) -> Vec<Group> {
             let begin = |row: &Row| row.spans.first().map(|span| span.from);
             (begin(a), &a.name).cmp(&(begin(b), &b.name))
         });
-        Group { title: title(given.wrapper, set), rows, left_out }
+        (set, Group { title: title(given.wrapper, set), rows, left_out })
     };
-    sets.into_iter().take(POD_SETS_MAX).map(group).collect()
+    let all = sets.len();
+    let mut groups: Vec<(PodSetKey, Group)> = sets.into_iter().map(group).collect();
+    groups.sort_by_key(|(_, group)| !group.rows.iter().any(|row| row.failed));
+    groups.truncate(POD_SETS_MAX);
+    groups.sort_by_key(|(set, _)| *set);
+    (groups.into_iter().map(|(_, group)| group).collect(), all)
 }
 
 /// `Job/train, pod set 0`; without the number where there is only one.

@@ -434,7 +434,12 @@ fn without_the_policies_nothing_is_decided() {
     scene.unread.push(why.to_owned());
     let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
     assert_eq!(answer.outcome, format!("cannot be decided: {why}"));
-    assert!(answer.attempts.is_empty());
+    assert!(answer.attempts.is_empty() && answer.undecided);
+    // without failures, no policy is needed
+    let (mut scene, config) = super::scene("{}", &[wrapper("Running")], 0);
+    scene.unread.push(why.to_owned());
+    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    assert!(!answer.undecided, "{answer:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // The page: a list beside one AppWrapper, of a cluster or of a recording.
 
-import { ask, byId, el } from "./dom.js";
+import { ask, byId, el, plain } from "./dom.js";
 import { List } from "./list.js";
 import { Player } from "./play.js";
 import { countDown, fail, show } from "./story.js";
@@ -11,6 +11,9 @@ const SOONEST = 1_000;
 
 let player;
 let reading;
+/** Whose story is being read, and whether it has changed since. */
+let readingOf = "";
+let again = false;
 let readAt = 0;
 let waiting = 0;
 /** What the server's clock is ahead, in seconds. */
@@ -31,25 +34,37 @@ function open(namespace, name) {
   else location.hash = hash;
 }
 
-/** Reads the story of the chosen one; an older answer that is still to come is no longer waited for. */
+/**
+ * Reads the story of the chosen one. Where it is being read already, it is read once more after that: changes that come
+ * faster than answers would keep it from being shown. An answer about another one is no longer waited for.
+ */
 async function read() {
   const one = chosen();
   if (!one) return;
   clearTimeout(waiting);
   waiting = 0;
+  if (reading && !player && readingOf === location.hash) {
+    again = true;
+    return;
+  }
   reading?.abort();
   const own = (reading = new AbortController());
+  readingOf = location.hash;
+  again = false;
   readAt = Date.now();
   try {
     const story = await ask("story", player ? { ...one, at: now() } : one, own.signal);
     if (!player) ahead = Date.parse(story.now) / 1000 - Date.now() / 1000;
-    document.title = `${one.name}: ${story.description.phase || "new"}`;
+    document.title = plain(`${one.name}: ${story.description.phase || "new"}`);
     show(story);
     countDown(now());
   } catch (error) {
     if (own === reading && error.name !== "AbortError") fail(error);
   } finally {
-    if (own === reading) reading = undefined;
+    if (own === reading) {
+      reading = undefined;
+      if (again) readSoon();
+    }
   }
 }
 
@@ -59,7 +74,7 @@ function readSoon() {
 }
 
 function say(text, problem = false) {
-  byId("status").textContent = text;
+  byId("status").textContent = plain(text);
   byId("status").classList.toggle("problem", problem);
 }
 
@@ -159,6 +174,11 @@ addEventListener("keydown", (event) => {
   }
   if (event.key === "Escape") byId("list").focus();
 });
+// the hash is the AppWrapper that is shown
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("list").focus();
+});
 byId("queues").addEventListener("toggle", () => byId("queues").open && queues());
 setInterval(() => {
   countDown(now());
@@ -168,7 +188,7 @@ setInterval(() => !player && !document.hidden && byId("queues").open && queues()
 
 try {
   const info = await ask("info");
-  byId("source").textContent = info.title;
+  byId("source").textContent = plain(info.title);
   if (info.mode === "played") playing(info);
   else follow();
   const one = chosen();

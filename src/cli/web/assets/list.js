@@ -1,6 +1,6 @@
 // The list: only the rows in sight exist as elements.
 
-import { byId, el, phaseName, seconds, span, tone } from "./dom.js";
+import { byId, el, phaseName, plain, seconds, span, tone } from "./dom.js";
 
 const HEIGHT = 32;
 const SPARE = 8;
@@ -133,13 +133,13 @@ export class List {
     const left = row.retryAfter ? seconds(row.retryAfter) - this.now() : 0;
     const state = left > 0 && row.phase === "Resetting" ? `restarting in ${span(left)}` : row.state;
     const age = row.created ? span(this.now() - seconds(row.created)) : "-";
-    const texts = [name, phaseName(row.phase), row.queue ?? "-", String(row.restarts), state, age];
+    const texts = [name, phaseName(row.phase), row.queue ?? "-", row.restarts, state, age].map(plain);
     [...element.children].forEach((cell, n) => {
       if (cell.textContent !== texts[n]) cell.textContent = texts[n];
     });
-    element.children[0].title = name;
+    element.children[0].title = texts[0];
     element.children[1].className = `phase ${tone(row.phase)}`;
-    element.children[4].title = state;
+    element.children[4].title = texts[4];
     element.id = `row-${index}`;
     element.dataset.index = index;
     element.setAttribute("aria-rowindex", index + 2);

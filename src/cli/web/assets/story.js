@@ -1,6 +1,6 @@
 // One AppWrapper: what it does, why, and what comes next.
 
-import { byId, el, phaseName, seconds, shape, span, tone } from "./dom.js";
+import { byId, el, phaseName, plain, seconds, shape, span, tone } from "./dom.js";
 
 /** Shows a story. What had the focus has it again. */
 export function show(story) {
@@ -85,8 +85,8 @@ function bar({ x, y, width, height, class: name, title }, n) {
   if (title) {
     rect.setAttribute("tabindex", "0");
     rect.setAttribute("role", "img");
-    rect.setAttribute("aria-label", title);
-    rect.dataset.title = title;
+    rect.setAttribute("aria-label", plain(title));
+    rect.dataset.title = plain(title);
     rect.dataset.focus = `bar-${n}`;
     rect.append(shape("title", {}, title));
   }

@@ -158,6 +158,21 @@ fn pods_of_one_name_share_a_row() {
 }
 
 #[test]
+fn of_many_pod_sets_those_with_failed_pods_are_shown() {
+    let status = json!({"phase": "Running", "attempts": [{"attempt": 0, "startedAt": moment(1)}]});
+    let set = |n: usize| Life {
+        pod_set: Some((n, 0)),
+        ..life(&format!("w{n}"), "n", [Some(10), None, None, None, None], n == 11)
+    };
+    let lives: Vec<Life> = (0..12).map(set).collect();
+    let timeline = of(&status, &lives, None, 200);
+    let names: Vec<&str> = timeline.pod_sets.iter().map(|set| set.rows[0].name.as_str()).collect();
+    assert_eq!(names, ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w11"]);
+    assert_eq!(timeline.notes, ["only 8 of 12 pod sets are shown"]);
+    assert_eq!(of(&status, &lives[..POD_SETS_MAX], None, 200).notes, [""; 0]);
+}
+
+#[test]
 fn contradicting_times_are_put_in_order() {
     for (from, to) in [(i64::MIN / 2, 0), (900, 100), (0, i64::MAX / 2)] {
         let at = |second: i64| Timestamp::from_second(second).map_or(Timestamp::MAX, |at| at);
