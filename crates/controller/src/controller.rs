@@ -126,7 +126,7 @@ impl Controller {
     }
 
     /// Keeps the caches warm, and reconciles from the moment when `leads` ends and AppWrappers and pods are listed,
-    /// beginning with all AppWrappers.
+    /// beginning with all AppWrappers. For Kueue's configuration it waits only for a while.
     pub async fn run_when(
         self,
         leads: impl Future<Output = ()>,
@@ -138,6 +138,8 @@ impl Controller {
         let worked = async {
             leads.await;
             watches::until(all_listed).await;
+            let kueue_read = watches::until(context.kueue_read.subscribe());
+            let _in_time = tokio::time::timeout(watches::NODES_WITHIN, kueue_read).await;
             queue.open();
             context.requeue_all();
             let writes = context.shadow.is_none();
@@ -186,7 +188,7 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     };
     if context.store.get(&key).is_none() {
         context.forget(&key); // it went meanwhile, and must leave no memory behind
-        return Ended { requeue, cool_down: Duration::ZERO, yields };
+        return Ended { requeue: requeue.of_gone(), cool_down: Duration::ZERO, yields };
     }
     // what the controller itself has written is decided about as soon as the watch shows it
     let cool_down = if reconcile::awaits_own_write(context, &key) {

@@ -65,6 +65,12 @@ impl Error {
         client::is_rejected_for_good(&self.source)
     }
 
+    /// The authorizer of the API server denies the request: one that has just started may allow it a moment later.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(&*self.source, kube::Error::Api(status) if client::is_denied_by_authorizer(status))
+    }
+
     /// The API server answered, and did not ask to wait: a write of another object may succeed.
     #[must_use]
     pub fn concerns_one_object(&self) -> bool {

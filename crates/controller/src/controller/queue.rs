@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::schedule::{ByStage, Done, Places, RequeueAt, Schedule, Stage};
+use super::schedule::{ByStage, Done, GONE_PAUSE, Places, RequeueAt, Schedule, Stage};
 use crate::api::Phase;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
@@ -36,6 +36,16 @@ pub(super) enum Requeue {
     After(Duration),
     /// After this time, and not earlier, whatever happens.
     NotBefore(Duration),
+}
+
+impl Requeue {
+    /// The same of an AppWrapper that went meanwhile.
+    pub(super) fn of_gone(self) -> Self {
+        match self {
+            Self::NotBefore(pause) => Self::NotBefore(pause.min(GONE_PAUSE)),
+            Self::OnChange | Self::After(_) => self,
+        }
+    }
 }
 
 /// How a reconcile ended.
@@ -103,6 +113,12 @@ impl Queue {
         self.0.metrics.queued(schedule.waiting());
         drop(schedule);
         self.0.changed.notify_one();
+    }
+
+    /// An AppWrapper is gone: another of its name does not wait for what the API server said, or a panic did, of this one.
+    pub(super) fn forget(&self, key: &Key) {
+        let now = self.now();
+        self.schedule().forget(key, now);
     }
 
     /// What happens from here on is remembered.

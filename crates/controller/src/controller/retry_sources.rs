@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::runtime::watcher;
 use kube::runtime::watcher::Event;
+use tokio::time::Instant;
 
 use super::kinds::blind;
 use super::{Queue, WATCH_AGAIN_AFTER, contain, watches};
@@ -17,23 +18,36 @@ use crate::reconcile::Context;
 use crate::telemetry;
 
 /// Pause before a kind that does not exist or whose access is forbidden is discovered again: Kueue may not
-/// be installed.
+/// be installed. A kind that was listed and is refused for this time is not known any more.
 const ABSENT_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-/// Watches a kind of retry sources for as long as it is in use. Where it does not exist, nothing of it does.
+/// Watches a kind of retry sources for as long as it is in use. Where it does not exist, nothing of it does. What was listed is
+/// known while the watch is refused for a moment: another version may be served, and an API server that has just started may
+/// refuse what it allows a moment later.
 pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
+    let mut refused_since: Option<Instant> = None;
     loop {
         let pause = match live::retry_source_resource(&context.client, &kind).await {
             Ok(resource) => {
+                let (begun, mut lists) = (Instant::now(), false);
                 let config = watcher::Config::default();
                 let mut events = Box::pin(watches::stream(&context, &resource, config));
                 let mut feed = feed::RetrySources::new(kind.clone());
                 while let Some(event) = events.next().await {
+                    lists |= matches!(event, Ok(Event::InitDone));
                     if !apply(&context, &queue, &kind, &mut feed, event) {
                         break;
                     }
                 }
-                ABSENT_AGAIN_AFTER
+                refused_since = refused_since.filter(|_| !lists);
+                let since = *refused_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= ABSENT_AGAIN_AFTER {
+                    blind(&context, &queue, &kind);
+                }
+                // where lists alone are allowed, they stay rare
+                let is_brief = lists && begun.elapsed() < ABSENT_AGAIN_AFTER;
+                let is_known = context.cache.sync(&kind) == Sync::Done;
+                if is_known && !is_brief { WATCH_AGAIN_AFTER } else { ABSENT_AGAIN_AFTER }
             }
             Err(Error::NoKind(_) | Error::NotNamespaced(_)) => {
                 tracing::debug!(kind = kind.kind, "The API server does not serve the kind.");
@@ -82,11 +96,13 @@ fn apply(
         _ => None,
     };
     match code {
-        Some(404 | 405) => blind(context, queue, kind),
-        // without access, do not wait for the list forever; what was read before stays
-        Some(403) if context.cache.sync(kind) != Sync::Done => blind(context, queue, kind),
-        Some(403) => {}
+        // without access, do not wait for the list forever
+        Some(403..=405) if context.cache.sync(kind) != Sync::Done => blind(context, queue, kind),
+        Some(403..=405) => {} // discovery says whether it is gone
         _ => return true,
     }
     false
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,10 @@ const FRESH_IN_A_ROW: usize = 3;
 /// For so long after a reconcile began, its namespace is active.
 const ACTIVE_FOR: Duration = Duration::from_secs(10);
 
+/// The longest pause of an AppWrapper that is gone, which is the first after a panic: whoever deletes and creates one again and
+/// again that panics does not have it reconciled more often.
+pub(super) const GONE_PAUSE: Duration = Duration::from_secs(1);
+
 /// How many reconciles are under way at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
@@ -179,6 +183,13 @@ impl Schedule {
                 let at = entry.not_before;
                 if at > now { self.set_timer(key, at) } else { self.wait(key) }
             }
+        }
+    }
+
+    /// An AppWrapper is gone: another of its name pauses for a moment, and no longer.
+    pub(super) fn forget(&mut self, key: &Key, now: Duration) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.not_before = entry.not_before.min(now.saturating_add(GONE_PAUSE));
         }
     }
 

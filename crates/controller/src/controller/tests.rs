@@ -78,6 +78,30 @@ async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_waited_for_
     run.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_first_decisions_wait_a_while_for_the_configuration_of_kueue() {
+    for is_read in [true, false] {
+        let server = Server::default();
+        server.lists_pods.store(true, Ordering::Relaxed);
+        let clock = Arc::new(SystemClock);
+        let controller = Controller::new(server.client(), clock, Config::default());
+        let (context, ready) = (controller.context.clone(), controller.ready());
+        context.await_kueue();
+        let run = tokio::spawn(controller.run(std::future::pending()));
+        watches::until(ready).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(server.writes.load(Ordering::Relaxed), 0, "Kueue may replace a failed node");
+        if is_read {
+            context.set_kueue(crate::kueue::KueueSettings::default());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        } else {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+        }
+        assert!(server.writes.load(Ordering::Relaxed) > 0, "read: {is_read}");
+        run.abort();
+    }
+}
+
 #[test]
 fn errors_in_a_row_have_a_cool_down() {
     let seconds = Duration::from_secs;

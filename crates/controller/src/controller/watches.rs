@@ -33,8 +33,8 @@ use crate::telemetry;
 /// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
-/// How long the list of nodes is waited for.
-const NODES_WITHIN: Duration = Duration::from_secs(10);
+/// How long the list of nodes is waited for, and then the configuration of Kueue.
+pub(super) const NODES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs all watches; never ends by itself. `listed` becomes true once AppWrappers and their pods are listed: before,
 /// nobody can tell what an earlier process has left. Nodes are waited for only for a while: a verdict rests on them, but
@@ -210,6 +210,7 @@ fn used(context: &Context, kinds: &mut Kinds, stored: &CachedAppWrapper) {
 fn gone(context: &Context, queue: &Queue, kinds: &mut Kinds, key: &Key) {
     kinds.released_by(key);
     context.forget(key);
+    queue.forget(key);
     queue.push(key);
 }
 

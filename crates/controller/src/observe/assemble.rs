@@ -287,7 +287,8 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
     };
     Report {
         outcome: report.outcome,
-        is_succeeding: report.is_succeeding,
+        deletes_pods: report.deletes_pods,
+        in_order: report.in_order,
         expected: report
             .expected
             .into_iter()

@@ -195,22 +195,37 @@ impl Cache {
         }
     }
 
-    /// Replaces all objects of a kind after a new list; returns the AppWrappers that they name.
+    /// Replaces all objects of a kind after a new list, but for how those ended that are not in it, until the next look at
+    /// the AppWrapper that each names; returns the AppWrappers that old or new objects name.
     pub fn replace_objects(&self, kind: &KindKey, records: Vec<ObjectRecord>) -> BTreeSet<Key> {
         let fresh: BTreeMap<Key, ObjectRecord> =
             records.into_iter().map(|record| (Key::of_record(&record.identity), record)).collect();
         let mut inner = self.lock();
-        let cache = inner.kinds.entry(kind.clone()).or_default();
+        let Inner { kinds, pod_cache, .. } = &mut *inner;
+        let cache = kinds.entry(kind.clone()).or_default();
         cache.sync = Sync::Done;
         let old = std::mem::replace(&mut cache.objects, fresh);
+        for (at, was) in &old {
+            let now = cache.objects.get(at);
+            let stays = now.is_some_and(|now| now.identity.uid == was.identity.uid);
+            if let Some(key) = named(was).filter(|_| !stays) {
+                pod_cache.note_deleted(&key, kind, was);
+            }
+        }
         old.values().chain(cache.objects.values()).filter_map(named).collect()
     }
 
-    /// Says that a kind cannot be watched now; whether that is new.
+    /// Says that a kind cannot be watched now; whether that is new. Its objects are forgotten, but for how they ended, until
+    /// the next look at the AppWrapper that each names.
     pub fn set_blind(&self, kind: &KindKey) -> bool {
         let mut inner = self.lock();
-        let cache = inner.kinds.entry(kind.clone()).or_default();
-        cache.objects.clear();
+        let Inner { kinds, pod_cache, .. } = &mut *inner;
+        let cache = kinds.entry(kind.clone()).or_default();
+        for was in std::mem::take(&mut cache.objects).values() {
+            if let Some(key) = named(was) {
+                pod_cache.note_deleted(&key, kind, was);
+            }
+        }
         cache.retry_sources.clear();
         std::mem::replace(&mut cache.sync, Sync::Blind) != Sync::Blind
     }

@@ -1,19 +1,21 @@
 //! What was deleted since the last look, as it was at the end: pods that had ended or were disrupted, and components that had
 //! ended. The next look sees it once more, so that the same is decided whether a look came just before the deletion or just
-//! after it.
+//! after it. What had ended and a new list does not show, or cannot be watched any more, counts as deleted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::cache::KindKey;
 use super::kin::{Kin, Place};
 use super::pod_record::PodRecord;
-use super::records::ObjectRecord;
+use super::records::{Identity, ObjectRecord};
+use crate::api::NEW_COMPONENTS_MAX;
 use crate::snapshot::{Outcome, Pod, PodPhase};
 
 /// The most pods that are kept between two looks at one AppWrapper.
 pub const PODS_MAX: usize = 64;
-/// The most other objects.
-const OBJECTS_MAX: usize = 16;
+/// The most other objects: as many as an AppWrapper may have components.
+const OBJECTS_MAX: usize = NEW_COMPONENTS_MAX;
 
 /// What the watches have shown to be deleted of what names one AppWrapper.
 #[derive(Debug, Default)]
@@ -30,11 +32,18 @@ impl Deleted {
             return;
         }
         if has_ended(record) {
-            self.pods.push(record.clone());
+            self.note_ended(record);
         } else if is_disrupted(record) {
             let mut failed = PodRecord::clone(record);
             failed.pod.phase = PodPhase::Failed;
             self.pods.push(Arc::new(failed));
+        }
+    }
+
+    /// Keeps a pod that a new list does not show, if its containers had ended: of any other it is not known how it ended.
+    pub fn note_ended(&mut self, record: &Arc<PodRecord>) {
+        if has_ended(record) && self.pods.len() < PODS_MAX {
+            self.pods.push(record.clone());
         }
     }
 
@@ -76,14 +85,20 @@ pub struct Departed {
 }
 
 impl Departed {
-    /// Takes in what was deleted since the last look. A pod is ours if an earlier look has found that.
-    pub fn take(&mut self, deleted: Deleted, kin: &Kin) {
+    /// Takes in what was deleted since the last look: components, and pods of ours. A pod is ours if an earlier look has found
+    /// that; so is a component, or `recorded` holds its UID.
+    pub fn take(&mut self, deleted: Deleted, kin: &Kin, recorded: &BTreeSet<&str>) {
+        let is_component =
+            |it: &Identity| kin.is_component(&it.uid) || recorded.contains(it.uid.as_str());
         for record in deleted.pods {
-            self.objects.push((KindKey::pod(), ObjectRecord::of_pod(&record)));
+            if is_component(&record.identity) {
+                self.objects.push((KindKey::pod(), ObjectRecord::of_pod(&record)));
+            }
             self.take_pod(&record, kin);
         }
-        self.objects.extend(deleted.objects);
-        self.objects.truncate(PODS_MAX + OBJECTS_MAX);
+        let objects = deleted.objects.into_iter();
+        self.objects.extend(objects.filter(|(_, record)| is_component(&record.identity)));
+        self.objects.truncate(OBJECTS_MAX);
     }
 
     /// Takes in a pod that is gone, if it had ended and is ours; the last word of it counts.
@@ -117,5 +132,57 @@ impl Departed {
     pub fn pods(&self, others: &[Pod]) -> Vec<Pod> {
         let is_other = |pod: &&Pod| others.iter().all(|other| other.uid != pod.uid);
         self.pods.iter().filter(is_other).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind() -> KindKey {
+        KindKey { api_version: "batch/v1".to_owned(), kind: "Job".to_owned() }
+    }
+
+    fn identity(uid: &str) -> Identity {
+        Identity { uid: uid.to_owned(), ..Identity::default() }
+    }
+
+    /// Pods and Jobs that have ended, and a stranger's Job before them.
+    fn deleted(pods: usize, jobs: &[String]) -> Deleted {
+        let mut deleted = Deleted::default();
+        for number in 0..pods {
+            let mut record =
+                PodRecord { identity: identity(&format!("p{number}")), ..PodRecord::default() };
+            record.pod.phase = PodPhase::Failed;
+            deleted.note_ended(&Arc::new(record));
+        }
+        for uid in [&"stranger".to_owned()].into_iter().chain(jobs) {
+            let mut record = ObjectRecord { identity: identity(uid), ..ObjectRecord::default() };
+            record.report.outcome = Outcome::Succeeded;
+            deleted.note_object(&kind(), &record);
+        }
+        deleted
+    }
+
+    #[test]
+    fn pods_do_not_crowd_out_how_their_components_ended() {
+        let jobs: Vec<String> = (0..20).map(|number| format!("job-{number}")).collect();
+        let mut kin = Kin::default();
+        for (index, job) in jobs.iter().enumerate().skip(1) {
+            kin.put_component(index, job);
+        }
+        let recorded = BTreeSet::from([jobs[0].as_str()]);
+        let mut departed = Departed::default();
+        departed.take(deleted(PODS_MAX, &[]), &kin, &recorded);
+        departed.take(deleted(36, &jobs), &kin, &recorded);
+        for job in &jobs {
+            assert!(departed.object(&kind(), [Some(job.as_str()), None]).is_some(), "{job}");
+        }
+        assert!(departed.object(&kind(), [Some("stranger"), None]).is_none());
+        // a wrapped Pod is a component, too
+        assert!(departed.object(&KindKey::pod(), [Some("p1"), None]).is_none());
+        kin.put_component(0, "p1");
+        departed.take(deleted(2, &[]), &kin, &recorded);
+        assert!(departed.object(&KindKey::pod(), [Some("p1"), None]).is_some());
     }
 }

@@ -29,6 +29,9 @@ pub struct Kin {
     pods: BTreeMap<String, Box<Known>>,
     /// How many times its pods were compared with what is seen.
     round: u64,
+    /// The release of quota or a verdict waits for its pods: however long the pause of one, it is read again after the
+    /// shortest.
+    pub reads_soon: bool,
 }
 
 #[derive(Debug)]
@@ -69,9 +72,10 @@ struct Unseen {
 
 impl Unseen {
     /// How long until it is read again.
-    fn left(&self, now: Duration) -> Duration {
+    fn left(&self, now: Duration, soon: bool) -> Duration {
+        let pause = if soon { self.pause.min(READ_AGAIN_AFTER.0) } else { self.pause };
         let passed = self.read_at.map(|at| now.saturating_sub(at));
-        passed.map_or(Duration::ZERO, |passed| self.pause.saturating_sub(passed))
+        passed.map_or(Duration::ZERO, |passed| pause.saturating_sub(passed))
     }
 }
 
@@ -114,6 +118,12 @@ impl Kin {
     #[must_use]
     pub fn component(&self, index: usize) -> Option<&str> {
         self.components.get(&index).map(String::as_str)
+    }
+
+    /// Whether a UID is that of the object of a component, where it was seen to be ours.
+    #[must_use]
+    pub fn is_component(&self, uid: &str) -> bool {
+        self.components.values().any(|known| known == uid)
     }
 
     /// Remembers the object of a component.
@@ -168,7 +178,7 @@ impl Kin {
         let mut due = vec![];
         for (uid, known) in self.pods.iter_mut().filter(|(_, known)| known.seen != self.round) {
             let unseen = known.unseen.get_or_insert_default();
-            if unseen.left(now).is_zero() {
+            if unseen.left(now, self.reads_soon).is_zero() {
                 let missing = Missing { name: known.name.clone(), uid: uid.clone() };
                 due.push((unseen.read_at, missing));
             }
@@ -208,8 +218,8 @@ impl Kin {
     #[must_use]
     pub fn read_again_in(&self, now: Duration) -> Option<Duration> {
         let unseen = self.pods.values().filter_map(|known| known.unseen.as_ref());
-        // one that is due waits for its turn
-        unseen.map(|unseen| unseen.left(now)).min().map(|left| left.max(Duration::from_secs(1)))
+        let left = unseen.map(|unseen| unseen.left(now, self.reads_soon)).min();
+        left.map(|left| left.max(Duration::from_secs(1))) // one that is due waits for its turn
     }
 }
 
@@ -268,6 +278,23 @@ mod tests {
         kin.forget("b");
         assert_eq!(uids(&kin.missing(&seen(["c"]), at(23))), ["a"], "one came back");
         assert_eq!(kin.unseen("n").len(), 1);
+    }
+
+    #[test]
+    fn a_pod_that_quota_waits_for_is_read_again_soon() {
+        let mut kin = Kin::default();
+        let at = Duration::from_secs;
+        kin.put_pod("c", "c", &Place::default());
+        assert_eq!(uids(&kin.missing(&[], at(0))), ["c"]);
+        for _ in 0..7 {
+            kin.exists("c", Some(record("c")), at(1000));
+        }
+        assert!(kin.missing(&[], at(1010)).is_empty());
+        assert_eq!(kin.read_again_in(at(1010)), Some(at(590)));
+        kin.reads_soon = true;
+        assert_eq!(kin.read_again_in(at(1004)), Some(at(6)));
+        assert!(kin.missing(&[], at(1009)).is_empty());
+        assert_eq!(uids(&kin.missing(&[], at(1010))), ["c"]);
     }
 
     #[test]

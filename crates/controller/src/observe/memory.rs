@@ -84,6 +84,8 @@ pub struct ReconcileState {
     pub unread_aside: bool,
     /// Too little is kept of some pods in the cache: they must be listed.
     pub must_list: bool,
+    /// When pods are listed that were put aside in the cache, and of which it may turn out whose they are.
+    pub list_at: Option<Duration>,
     /// Failed Jobs of a `JobSet` that failed, by its UID: they stay as they are.
     pub failed_jobs: BTreeMap<String, Vec<FailedJob>>,
     /// Why the API server refused to let memory grow, in this attempt.
@@ -192,6 +194,7 @@ impl ReconcileState {
                 kin,
                 begun_before,
                 must_list: self.must_list,
+                list_at: self.list_at,
                 ..Self::default()
             };
         }

@@ -30,7 +30,7 @@ pub mod summary;
 pub mod suspicions;
 pub mod workload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
@@ -146,7 +146,7 @@ async fn read_failed_jobs(
     memory: &mut ReconcileState,
     components: &mut [Component],
 ) -> Result<(), Error> {
-    if wrapper.status.phase != Phase::Running || only_deletes(wrapper) {
+    if !wrapper.status.phase.runs_components() || only_deletes(wrapper) {
         return Ok(());
     }
     for component in components {
@@ -315,7 +315,10 @@ fn take_deleted(sources: Sources<'_>, wrapper: &Wrapper, memory: &mut ReconcileS
 
 fn keep_deleted(wrapper: &Wrapper, memory: &mut ReconcileState, deleted: Deleted) {
     if wrapper.status.phase.runs_components() {
-        memory.departed.take(deleted, &memory.kin);
+        let components = wrapper.components.iter();
+        let recorded: BTreeSet<&str> =
+            components.filter_map(|component| component.recorded.as_deref()).collect();
+        memory.departed.take(deleted, &memory.kin, &recorded);
     } else {
         memory.departed = Departed::default();
     }

@@ -42,6 +42,8 @@ struct Group {
     outlived: usize,
     /// Of how many of them it may turn out whose they are, without any event.
     unsettled: usize,
+    /// Pods that were put aside and of which nothing is known any more until they are listed.
+    released: BTreeSet<String>,
     /// Pods whose deletion the watch has shown since the last look.
     over: BTreeSet<String>,
     /// What had ended of what was deleted since the last look, components too.
@@ -98,7 +100,13 @@ impl Group {
     }
 
     fn len(&self) -> usize {
-        self.pods.len() + self.strangers.len() + self.undetermined.len()
+        self.pods.len() + self.strangers.len() + self.undetermined.len() + self.released.len()
+    }
+
+    /// Forgets what was found of the undetermined pods that were put aside.
+    fn release(&mut self) {
+        self.released.extend(std::mem::take(&mut self.undetermined).into_keys());
+        (self.live, self.outlived, self.unsettled) = (0, 0, 0);
     }
 
     fn put_aside(&mut self, found: NotOurs) {
@@ -141,6 +149,7 @@ impl Group {
             return false;
         }
         self.remove_aside(name);
+        self.released.remove(name);
         let record = self.continued(record);
         let old = self.pods.insert(record.identity.name.clone(), record.clone());
         let is_quiet = old.is_some_and(|old| *old == *record || has_only_progressed(&old, &record));
@@ -158,7 +167,8 @@ impl Group {
     /// Takes a pod out; whether that is a reason to look.
     fn remove(&mut self, name: &str) -> bool {
         let held = self.remove_aside(name).is_some_and(|aside| aside.doubt.is_some());
-        self.pods.remove(name).is_some() || held
+        let was_released = self.released.remove(name);
+        self.pods.remove(name).is_some() || held || was_released
     }
 }
 
@@ -233,7 +243,8 @@ impl PodCache {
         changed
     }
 
-    /// Replaces all pods after a new list; returns the AppWrappers that old or new pods name.
+    /// Replaces all pods after a new list, but for how those ended that are not in it, until the next look at the AppWrapper
+    /// that each names; returns the AppWrappers that old or new pods name.
     pub fn replace(&mut self, records: Vec<Arc<PodRecord>>) -> BTreeSet<Key> {
         let old: Vec<Key> = self.groups.keys().cloned().collect();
         self.homes.clear();
@@ -259,6 +270,12 @@ impl PodCache {
                 let kept = fresh.entry(key).or_default();
                 (kept.found_for, kept.over) = (group.found_for, group.over);
                 kept.deleted = group.deleted;
+                for (name, was) in &group.pods {
+                    let now = kept.pods.get(name);
+                    if now.is_none_or(|now| now.identity.uid != was.identity.uid) {
+                        kept.deleted.note_ended(was);
+                    }
+                }
             }
         }
         self.groups = fresh;
@@ -277,17 +294,23 @@ impl PodCache {
     /// The pods of an AppWrapper of this UID that are to be looked at.
     pub fn look(&mut self, key: &Key, uid: &str) -> CachedPods {
         let group = self.groups.entry(key.clone()).or_default();
-        let mut lacks = false;
         if group.found_for.as_deref() != Some(uid) {
             // what was found for another AppWrapper of the same name says nothing
-            lacks = !group.strangers.is_empty() || !group.undetermined.is_empty();
-            group.strangers.clear();
-            group.undetermined.clear();
-            (group.live, group.outlived, group.unsettled) = (0, 0, 0);
+            group.release();
+            group.released.extend(std::mem::take(&mut group.strangers).into_keys());
             group.found_for = Some(uid.to_owned());
         }
         let records = group.pods.values().cloned().collect();
+        let lacks = !group.released.is_empty();
         CachedPods { records, over: std::mem::take(&mut group.over), lacks }
+    }
+
+    /// The undetermined pods of an AppWrapper are about to be listed: the list tells anew whose they are, and what the watch
+    /// shows of them meanwhile counts.
+    pub fn release(&mut self, key: &Key) {
+        if let Some(group) = self.groups.get_mut(key) {
+            group.release();
+        }
     }
 
     /// Forgets what was found for an AppWrapper: it is gone, or a panic may have left it incomplete.
@@ -312,7 +335,7 @@ impl PodCache {
         }
     }
 
-    /// Takes in listed pods of which nothing is kept although the watch shows them: they were put aside for
+    /// Takes in listed pods of which nothing is kept although the watch shows them: they were undetermined, or put aside for
     /// another AppWrapper of the same name.
     pub fn take_in(&mut self, key: &Key, listed: &[Arc<PodRecord>]) {
         let Some(group) = self.groups.get_mut(key) else { return };
@@ -323,6 +346,7 @@ impl PodCache {
                 group.pods.insert(name.clone(), record.clone());
             }
         }
+        group.released.clear();
     }
 
     /// Takes back pods that were put aside and that a later read has shown to be ours.

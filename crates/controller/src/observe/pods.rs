@@ -16,6 +16,7 @@ use super::owners::DOUBT_FOR;
 use super::pod_cache::{CachedPods, NAMED_MAX, NotOurs};
 use super::pod_record::PodRecord;
 use super::records::Controller;
+use crate::api::Phase;
 use crate::kinds::Kind;
 use crate::mutations::{self, Mutation};
 use crate::plan::{FreshRead, Orphan};
@@ -58,6 +59,7 @@ pub async fn classify(
 ) -> Result<Found, Error> {
     let key = wrapper.key();
     let Shown { mut records, cached, lists } = shown(sources, wrapper, memory, ask).await?;
+    memory.kin.reads_soon = ask >= FreshRead::Pods || is_deleted(wrapper);
     let awaited = find_missing(sources, wrapper, memory, &records, &cached).await?;
     records.extend(awaited);
     records.extend(memory.kin.unseen(&wrapper.namespace));
@@ -105,6 +107,21 @@ pub async fn classify(
     Ok(Found { pods: ours, undetermined, orphans })
 }
 
+/// Whether everything of an AppWrapper is being deleted.
+fn is_deleted(wrapper: &Wrapper) -> bool {
+    match wrapper.status.phase {
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => true,
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Succeeded
+        | Phase::Failed => {
+            wrapper.status.since.as_ref().is_some_and(|since| since.deleting.is_some())
+        }
+    }
+}
+
 /// The pods that name an AppWrapper, before it is known whose they are.
 struct Shown {
     records: Vec<Arc<PodRecord>>,
@@ -130,18 +147,22 @@ async fn shown(
     for uid in &over {
         memory.kin.forget(uid);
     }
-    memory.must_list |= lacks;
+    let runs = wrapper.status.phase.runs_components();
+    memory.must_list |= lacks || runs && memory.list_at.is_some_and(|at| at <= memory.now());
     if ask < FreshRead::Pods && !memory.must_list {
         return Ok(Shown { records, cached: vec![], lists: false });
     }
     let listed = list(sources, &key).await?;
-    memory.must_list = false;
+    (memory.must_list, memory.list_at) = (false, None);
     Ok(Shown { records: listed, cached: records, lists: true })
 }
 
 /// Lists the pods that name an AppWrapper, without those that are known to be somebody else's.
 async fn list(sources: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error> {
-    let known = sources.cache.pod_cache(|pod_cache| pod_cache.count(key));
+    let known = sources.cache.pod_cache(|pod_cache| {
+        pod_cache.release(key);
+        pod_cache.count(key)
+    });
     let mut records = sources.lists.pods(sources.client, key, known).await?;
     let records = sources.cache.pod_cache(|pod_cache| {
         pod_cache.take_in(key, &records);
@@ -337,7 +358,11 @@ async fn read(
 ) -> (Ancestor, Option<Duration>) {
     let unknown = |doubt, lasts| (Ancestor::Unknown(doubt), Some(lasts));
     match live::ancestor(sources.client, sources.live, namespace, owner).await {
-        Ok(ancestor) => (ancestor, None),
+        // a controller may be set later
+        Ok(Ancestor::Exists(None)) => (Ancestor::Exists(None), Some(DOUBT_FOR)),
+        Ok(ancestor @ (Ancestor::Exists(Some(_)) | Ancestor::Gone | Ancestor::Unknown(_))) => {
+            (ancestor, None)
+        }
         Err(Error::NoKind(_)) => unknown(Doubt::UnknownKind, DOUBT_FOR),
         // a Node or the like, which nothing in a namespace controls
         Err(Error::NotNamespaced(_)) => (Ancestor::Exists(None), Some(10 * DOUBT_FOR)),
@@ -372,7 +397,7 @@ fn put_aside(
     others: Vec<NotOurs>,
 ) {
     let (mut undetermined, mut unread) = (0, 0);
-    let (mut aside, mut is_unavailable_aside) = (vec![], false);
+    let (mut aside, mut is_unavailable_aside, mut may_change) = (vec![], false, false);
     for other in others {
         let stays = match other.doubt {
             None => false,
@@ -399,18 +424,27 @@ fn put_aside(
             .any(|component| kind_of(component).is_pod() && component.name == other.name);
         if !stays && !is_component {
             is_unavailable_aside |= other.doubt == Some(Doubt::Unavailable);
+            may_change |= other.doubt.is_some_and(|it| it.may_change() && it != Doubt::Unread);
             aside.push(other);
         }
     }
+    // some may be ours, and no event of theirs may follow once their owners can be read
     if is_unavailable_aside {
-        // some may be ours, and no event of theirs may follow once their owners can be read
         memory.must_list = true;
         memory.read_on_in.get_or_insert(READ_AGAIN_AFTER);
+    }
+    if may_change {
+        let at = memory.now().saturating_add(DOUBT_FOR);
+        memory.list_at.get_or_insert(at);
     }
     memory.unread_aside |= unread > UNREAD_MAX;
     if unread == 0 && std::mem::take(&mut memory.unread_aside) {
         memory.must_list = true;
         memory.read_on_in.get_or_insert(READ_ON_AFTER);
+    }
+    // at rest nothing depends on them, and a deletion lists the pods in any case
+    if let Some(at) = memory.list_at.filter(|_| wrapper.status.phase.runs_components()) {
+        memory.look_again(at.saturating_sub(memory.now()));
     }
     sources.cache.pod_cache(|pod_cache| pod_cache.put_aside(&wrapper.key(), aside));
 }

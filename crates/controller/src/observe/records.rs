@@ -180,11 +180,11 @@ pub(crate) fn group(api_version: &str) -> Option<&str> {
 
 impl ObjectRecord {
     /// Reads an object of a kind. One that cannot be read says nothing of itself, and neither does one of a kind that
-    /// is not known: it is not parsed, however large it is.
+    /// is not known in any version: it is not parsed, however large it is.
     #[must_use]
     pub fn of(seen: &RawObject, api_version: &str, kind: &str) -> Self {
         let identity = Identity::of(&seen.meta);
-        if !Kind::of(api_version, kind).is_known() {
+        if !Kind::of_any_version(api_version, kind).is_known() {
             return Self { identity, ..Self::default() };
         }
         let content = Content::of(seen);
@@ -236,6 +236,17 @@ pub(super) struct LeanCondition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_another_version_of_a_known_kind_is_read() {
+        let succeeded = serde_json::json!({"type": "Succeeded", "status": "True"});
+        let object = serde_json::json!({"metadata": {"name": "m", "uid": "u"},
+            "status": {"conditions": [succeeded]}});
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        let outcome = |api_version| ObjectRecord::of(&seen, api_version, "MPIJob").report.outcome;
+        assert_eq!(outcome("kubeflow.org/v2beta1"), Outcome::Succeeded);
+        assert_eq!(outcome("example.com/v2beta1"), Outcome::Active);
+    }
 
     #[test]
     fn an_owner_reference_from_which_no_request_can_be_made_is_none() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::assemble::Wrapper;
 use super::cache::{Cache, Key, KindKey, Sync};
 use super::raw_object::RawObject;
-use crate::api::{GROUP, keys};
+use crate::api::{GROUP, Phase, keys};
 use crate::kinds;
 use crate::policies::{
     AppliedRetryPolicies, DefaultPolicy, RetryPolicy, UnusablePolicy, administered, attached,
@@ -199,15 +199,19 @@ fn cluster_queue(seen: &RawObject) -> String {
 pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = applied(wrapper, cache, attach);
-    // only a retry asks for them, and only of a pod that does not run, or of a hang: not at each look at a healthy gang
+    // Only a retry asks for them, of a pod that does not run, or of a hang, and the attempt that follows it: not each look at
+    // a healthy gang.
     let may_hang = snapshot.policies.progress.is_some();
     let ails = may_hang || !snapshot.pods.iter().all(runs);
-    let avoid = ails && snapshot.retry.may_avoid_nodes();
+    let status = &wrapper.status;
+    let begins = matches!(status.phase, Phase::Resetting | Phase::Suspended);
+    let avoids = begins && !status.avoid_nodes.is_empty();
+    let avoid = avoids || ails && snapshot.retry.may_avoid_nodes();
     let grow = ails && snapshot.retry.may_grow_memory();
     if avoid {
         snapshot.sites = cache.sites();
     }
-    if avoid || grow || !wrapper.status.pending_memory.is_empty() {
+    if avoid || grow || !status.pending_memory.is_empty() {
         for (component, wrapped) in snapshot.components.iter_mut().zip(&wrapper.spec.components) {
             component.templates = kinds::templates(wrapped, &component.pod_sets);
         }

@@ -22,8 +22,8 @@ use crate::telemetry;
 /// First and longest pause before Kueue's Deployment is read again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
 
-/// Watches Kueue's `ConfigMap`, and tells what it says of AppWrappers, now and whenever that changes. Ends only where
-/// Kueue runs without a configuration file.
+/// Watches Kueue's `ConfigMap`, and tells what it says of AppWrappers, now and whenever that changes. Where there is none, or it
+/// may not be read, it tells that nothing is known. Ends only where Kueue runs without a configuration file.
 pub async fn follow(client: Client, config: &Config, mut tell: impl FnMut(KueueSettings)) {
     let place = Place::of(&config.admission.kueue_account);
     let manager = manager(&client, &place).await;
@@ -36,7 +36,13 @@ pub async fn follow(client: Client, config: &Config, mut tell: impl FnMut(KueueS
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut changes = Box::pin(changes(watch(maps, only).backoff(client::watch_backoff()), &file));
     let mut known = None;
-    while let Some(settings) = changes.next().await {
+    while let Some(read) = changes.next().await {
+        let Some(settings) = read else {
+            if known.is_none() {
+                tell(KueueSettings::default());
+            }
+            continue;
+        };
         // Kueue is restarted for another configuration, perhaps as another version
         let newer = kueue::read_manager(&client, &place).await.ok();
         let settings = settings.of_appwrappers(newer.as_ref().or(manager.as_ref()));
@@ -67,20 +73,24 @@ async fn manager(client: &Client, place: &Place) -> Option<Manager> {
     }
 }
 
-/// The settings of each version of the `ConfigMap` that can be read. Errors are logged, once until one can be read.
+/// The settings of each version of the `ConfigMap` that can be read; nothing where a list is complete or is refused, so that
+/// none is to be expected. Errors are logged, once until one can be read.
 fn changes(
     events: impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>>,
     file: &str,
-) -> impl Stream<Item = Settings> {
+) -> impl Stream<Item = Option<Settings>> {
     let mut is_known_to_fail = false;
     events.filter_map(move |event| {
+        let mut is_refused = false;
         let read = match event {
             Ok(Event::Apply(map) | Event::InitApply(map)) => Settings::of(&map),
+            Ok(Event::InitDone) => return std::future::ready(Some(None)),
             // Kueue works on with what it has read
-            Ok(Event::Init | Event::InitDone | Event::Delete(_)) => {
-                return std::future::ready(None);
+            Ok(Event::Init | Event::Delete(_)) => return std::future::ready(None),
+            Err(error) => {
+                is_refused = is_refusal(&error);
+                Err(error.to_string())
             }
-            Err(error) => Err(error.to_string()),
         };
         let is_new = !std::mem::replace(&mut is_known_to_fail, read.is_err());
         if let Err(error) = &read
@@ -91,8 +101,20 @@ fn changes(
                 "Cannot watch {file}: changes to Kueue's waitForPodsReady are not detected."
             );
         }
-        std::future::ready(read.ok())
+        std::future::ready(match read {
+            Ok(settings) => Some(Some(settings)),
+            Err(_) => is_refused.then_some(None),
+        })
     })
+}
+
+fn is_refusal(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
+            matches!(live::code(error), Some(403 | 404))
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -163,10 +185,13 @@ mod tests {
             Ok(Event::Delete(timeout("5m"))),
             Ok(Event::Apply(timeout("3m"))),
         ];
-        let settings: Vec<Settings> =
+        let read: Vec<Option<Settings>> =
             changes(futures::stream::iter(events), "ConfigMap a/b").collect().await;
-        let timeouts: Vec<String> = settings
+        let told: Vec<bool> = read.iter().map(Option::is_some).collect();
+        assert_eq!(told, [true, false, true], "the end of the list, too");
+        let timeouts: Vec<String> = read
             .iter()
+            .flatten()
             .filter_map(|each| each.of_appwrappers(None).wait_for_pods_ready)
             .map(|each| each.timeout.to_string())
             .collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::workload;
 use super::{Context, ERROR_PAUSE, Error, WATCH_OVERDUE, deletion, growth, record, report};
-use crate::act::{create, rights, wrapper as write};
+use crate::act::{self, create, rights, wrapper as write};
 use crate::decide::{Decision, shows_later_attempt};
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::ReconcileState;
@@ -13,6 +13,10 @@ use crate::observe::raw_object::RawObject;
 use crate::observe::{live, nodes};
 use crate::plan::Action;
 use crate::snapshot::Snapshot;
+
+/// After so many errors in a row, which take about half a minute, an API server denies a request for good: one that has just
+/// started denies what it allows a moment later.
+const DENIALS_MAX: u32 = 6;
 
 /// What came of the actions of a decision.
 pub(super) enum Carried {
@@ -100,6 +104,12 @@ async fn suspend(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a write is rejected however often it is made: what is remembered for an attempt. A denial of the authorizer is
+/// believed after [`DENIALS_MAX`].
+pub(super) fn is_rejected_for_good(error: &act::Error, memory: &ReconcileState) -> bool {
+    error.is_rejected_for_good() && (!error.is_denied() || memory.errors >= DENIALS_MAX)
 }
 
 /// The AppWrapper as our own write has made it.

@@ -61,6 +61,8 @@ pub struct Context {
     pub config: RwLock<Arc<Config>>,
     /// What is known of Kueue's configuration.
     pub kueue: RwLock<KueueSettings>,
+    /// The first decisions do not wait for it: it was read, or there is none, or nobody reads it.
+    pub kueue_read: tokio::sync::watch::Sender<bool>,
     /// The AppWrappers, as the watch has shown them.
     pub store: Store,
     /// Where pods report their progress.
@@ -102,6 +104,7 @@ impl Context {
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),
             kueue: RwLock::default(),
+            kueue_read: tokio::sync::watch::Sender::new(true),
             store: Store::default(),
             progress: ProgressState::default(),
             log_reads: Slots::new(LOG_READS_MAX, LOG_READS_RESERVED),
@@ -130,6 +133,12 @@ impl Context {
     /// Takes over what was read of Kueue's configuration. The next decision about each AppWrapper uses it.
     pub fn set_kueue(&self, settings: KueueSettings) {
         *self.kueue.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.kueue_read.send_replace(true);
+    }
+
+    /// Kueue's configuration is going to be read: the first decisions wait for it, but only for a while.
+    pub fn await_kueue(&self) {
+        self.kueue_read.send_replace(false);
     }
 
     /// The kinds that must be watched for an AppWrapper: those that it wraps, and those of the retry sources to

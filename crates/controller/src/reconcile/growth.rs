@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::carry_out::{Carried, wrote};
+use super::carry_out::{Carried, is_rejected_for_good, wrote};
 use super::{Context, Error};
 use crate::act::wrapper as write;
 use crate::observe::assemble::Wrapper;
@@ -32,7 +32,7 @@ pub(super) async fn grow(
             }
             Ok(carried)
         }
-        Err(error) if error.is_rejected_for_good() => {
+        Err(error) if is_rejected_for_good(&error, memory) => {
             let why = error.said();
             tracing::warn!(code = error.code(), "Memory increase rejected; see the events.");
             memory.growth_refused = Some(why);

@@ -2,6 +2,7 @@
 
 mod calls;
 mod departed;
+mod passing;
 
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
@@ -350,6 +351,7 @@ fn a_component_goes_last_unless_its_controller_goes_on_until_then() {
         ("batch/v1", "Job", [How::Graceful, How::Forced]),
         ("jobset.x-k8s.io/v1alpha2", "JobSet", [How::GracefulLast, How::ForcedLast]),
         ("ray.io/v1", "RayJob", [How::GracefulLast, How::ForcedLast]),
+        ("ray.io/v1", "RayService", [How::Graceful, How::Forced]),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", [How::Graceful, How::Forced]),
     ] {
         let component = Component {

@@ -1,6 +1,6 @@
 //! The reads that a decision asks for, the Workload among them; the Workload is activated or deactivated.
 
-use super::carry_out::Carried;
+use super::carry_out::{Carried, is_rejected_for_good};
 use super::{Context, ERROR_PAUSE, Error, WATCH_OVERDUE};
 use crate::act::workload as write;
 use crate::decide::{Decision, current_attempt};
@@ -70,7 +70,7 @@ pub(super) async fn switch(
             Ok(if active { Carried::GoOn } else { Carried::Later(WATCH_OVERDUE) })
         }
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(Carried::Later(ERROR_PAUSE.0)),
-        Err(error) if error.is_rejected_for_good() && !active => {
+        Err(error) if is_rejected_for_good(&error, memory) && !active => {
             tracing::warn!(
                 code = error.code(),
                 "Setting spec.active of the Workload was rejected."

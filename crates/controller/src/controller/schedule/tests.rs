@@ -161,6 +161,22 @@ fn what_must_pause_pauses_whatever_happens() {
 }
 
 #[test]
+fn another_of_the_name_of_one_that_is_gone_pauses_for_a_moment() {
+    let mut schedule = with(&["a/1"]);
+    taken(&mut schedule);
+    let pause = Done { requeue: RequeueAt::NotBefore(at(300)), yields: true, ..CHANGE };
+    schedule.done(&key("a/1"), pause, at(0));
+    schedule.forget(&key("a/1"), at(10));
+    schedule.push(&key("a/1"), STARTS, at(10));
+    assert_eq!((taken(&mut schedule), schedule.next_due()), (vec![], Some(at(11))));
+    schedule.wake(at(11));
+    assert_eq!(taken(&mut schedule), ["a/1"]);
+    schedule.done(&key("a/1"), CHANGE, at(11));
+    schedule.forget(&key("a/1"), at(11));
+    assert_eq!((schedule.entries.len(), schedule.next_due()), (0, None));
+}
+
+#[test]
 fn what_happens_during_a_rest_leads_to_one_reconcile_after_it() {
     for (done, want) in [(CHANGE, at(3)), (after(2), at(2)), (after(9), at(3))] {
         for happens_before in [false, true] {

@@ -187,6 +187,8 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         perhaps_unreplaced: all.into(),
         replaced_by_exit_code: all.into(),
         backoff: all.map(|index| (index, BackoffLimit::default())).into(),
+        deletes_pods: true,
+        in_order: true,
         ..Report::default()
     };
     let paths = ["a", "b", "c"].map(str::to_owned);
@@ -199,6 +201,8 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         perhaps_unreplaced: [0].into(),
         replaced_by_exit_code: [0].into(),
         backoff: [(0, BackoffLimit::default())].into(),
+        deletes_pods: true,
+        in_order: true,
         ..Report::default()
     };
     assert_eq!(found, want);

@@ -169,11 +169,63 @@ fn an_undetermined_pod_is_counted_until_it_goes_ends_or_is_ours() {
     pod_cache.forget(&key("a"));
     assert!(pod_cache.look(&key("a"), "another").lacks, "what was found was about another");
     assert_eq!(pod_cache.holding(&key("a")).count, 0);
-    assert!(!pod_cache.look(&key("a"), "another").lacks);
+    assert!(pod_cache.look(&key("a"), "another").lacks, "until they are listed");
     // what the watch shows is known again once it was listed, and nothing else
     pod_cache.take_in(&key("a"), &[all[3].clone(), pod("unseen", "a")]);
-    let known = pod_cache.look(&key("a"), "another").records;
-    assert_eq!(known, [all[2].clone(), all[3].clone()]);
+    let known = pod_cache.look(&key("a"), "another");
+    assert_eq!((known.records, known.lacks), (vec![all[2].clone(), all[3].clone()], false));
+}
+
+#[test]
+fn what_a_watch_shows_while_pods_are_listed_counts() {
+    let mut pod_cache = PodCache::default();
+    let all: Vec<Arc<PodRecord>> = (0..4).map(|n| pod(&format!("p{n}"), "a")).collect();
+    for record in &all {
+        pod_cache.put(record.clone());
+    }
+    pod_cache.look(&key("a"), "uid");
+    let doubt = Some(Doubt::Unavailable);
+    pod_cache.put_aside(&key("a"), all.iter().map(|record| not_ours(record, doubt)).collect());
+    pod_cache.release(&key("a"));
+    assert_eq!(pod_cache.holding(&key("a")), Undetermined::default());
+    assert_eq!(pod_cache.count(&key("a")), 4);
+    // a panic meanwhile does not make them forgotten
+    pod_cache.forget(&key("a"));
+    assert!(pod_cache.look(&key("a"), "uid").lacks);
+    let mut runs = all[0].clone();
+    Arc::make_mut(&mut runs).pod.phase = PodPhase::Running;
+    assert_eq!(pod_cache.put(runs.clone()), BTreeSet::from([key("a")]));
+    assert_eq!(pod_cache.remove(&all[1]).len(), 1);
+    pod_cache.take_in(&key("a"), &all[..3]);
+    let known = pod_cache.look(&key("a"), "uid");
+    assert_eq!((known.records, known.lacks), (vec![runs, all[2].clone()], false));
+    assert_eq!(pod_cache.count(&key("a")), 2, "the list does not show the last one");
+    // those of which nothing was found out are put aside again
+    pod_cache.put_aside(&key("a"), vec![not_ours(&all[2], doubt)]);
+    assert_eq!((pod_cache.kept(&key("a")), pod_cache.holding(&key("a")).count), (1, 1));
+}
+
+#[test]
+fn what_had_ended_and_a_new_list_does_not_show_is_seen_once_more() {
+    for (phase, is_seen) in
+        [(PodPhase::Failed, true), (PodPhase::Succeeded, true), (PodPhase::Running, false)]
+    {
+        let mut record = pod("p", "a");
+        Arc::make_mut(&mut record).pod.phase = phase;
+        let mut other = record.clone();
+        "other-uid".clone_into(&mut Arc::make_mut(&mut other).identity.uid);
+        for (listed, is_lost) in
+            [(vec![], true), (vec![other], true), (vec![record.clone()], false)]
+        {
+            let mut pod_cache = PodCache::default();
+            pod_cache.look(&key("a"), "uid");
+            pod_cache.put(record.clone());
+            pod_cache.replace(listed);
+            let is_noted = !pod_cache.take_deleted(&key("a")).is_empty();
+            assert_eq!(is_noted, is_seen && is_lost, "{phase:?}");
+            assert!(pod_cache.take_deleted(&key("a")).is_empty(), "once");
+        }
+    }
 }
 
 /// A kubelet deletes a pod with a grace period of 0 once it has ended, and the API server then moves the deletion timestamp

@@ -481,9 +481,13 @@ async fn an_annotation_that_becomes_invalid_is_told_once() {
 /// A `JobSet` that says that it failed, without any policy.
 #[tokio::test]
 async fn the_jobs_of_a_failed_job_set_are_listed_once_whatever_the_policies() {
-    for (phase, suspend, lists) in
-        [(Phase::Running, false, 1), (Phase::Running, true, 0), (Phase::Resetting, false, 0)]
-    {
+    for (phase, suspend, lists) in [
+        (Phase::Resuming, false, 1),
+        (Phase::Resuming, true, 0),
+        (Phase::Running, false, 1),
+        (Phase::Running, true, 0),
+        (Phase::Resetting, false, 0),
+    ] {
         let server = server(&[("GET", "", 200)]);
         let context = context(&server, Duration::ZERO);
         let mut play = Play::of(&json!({"phase": phase.as_str()}), suspend, false);

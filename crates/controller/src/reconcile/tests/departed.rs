@@ -40,11 +40,15 @@ fn owned(name: &str, rest: &Value) -> Value {
 #[tokio::test]
 async fn what_has_ended_is_seen_once_more_after_its_deletion() {
     let (attach, ask) = (Attach::default(), FreshRead::Nothing);
-    for (condition, is_seen) in [("Complete", true), ("Failed", true), ("Suspended", false)] {
+    let rows = [("Complete", true), ("Failed", true), ("Suspended", false)];
+    let ways = ["it is deleted", "a new list does not show it", "its kind is not watched any more"];
+    for ((condition, is_seen), way) in
+        rows.into_iter().flat_map(|row| ways.into_iter().map(move |way| (row, way)))
+    {
         let context = context(&server(&[]), Duration::ZERO);
         let wrapper = wrapper(Phase::Running, false, false);
         let kind = kind_of(&wrapper.components[0]);
-        let mut feed = feed::Objects::new(kind);
+        let mut feed = feed::Objects::new(kind.clone());
         let job = |conditions: Value| -> RawObject {
             let job = owned("b", &json!({"status": {"conditions": conditions}}));
             serde_json::from_str(&job.to_string()).unwrap()
@@ -55,16 +59,24 @@ async fn what_has_ended_is_seen_once_more_after_its_deletion() {
         // both events come between two looks
         let ended = json!([{"type": condition, "status": "True"}]);
         feed.take(&context.cache, Event::Apply(job(ended.clone())));
-        feed.take(&context.cache, Event::Delete(job(ended)));
+        match way {
+            "it is deleted" => drop(feed.take(&context.cache, Event::Delete(job(ended)))),
+            "a new list does not show it" => {
+                feed.take(&context.cache, Event::Init);
+                feed.take(&context.cache, Event::InitDone);
+            }
+            _ => assert!(context.cache.set_blind(&kind)),
+        }
         for ask in [FreshRead::Nothing, FreshRead::Nothing] {
             let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
             let outcome = seen.components[1].ours().map(|object| object.report.outcome.clone());
-            assert_eq!(outcome.is_some_and(|it| it != Outcome::Active), is_seen, "{condition}");
+            let has_ended = outcome.is_some_and(|it| it != Outcome::Active);
+            assert_eq!(has_ended, is_seen, "{condition}, {way}");
             assert_eq!(memory.pods_unseen_for().is_some(), is_seen, "there is another look");
         }
         memory.departed = Departed::default(); // it was decided about
         let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
-        assert_eq!(seen.components[1].presence, Presence::Unseen, "{condition}");
+        assert_eq!(seen.components[1].presence, Presence::Unseen, "{condition}, {way}");
     }
 }
 
@@ -84,7 +96,7 @@ fn pod_of_job(phase: &str, deletion: &Value) -> Value {
     pod
 }
 
-fn watched(pod: &Value) -> WatchedPod {
+pub(super) fn watched(pod: &Value) -> WatchedPod {
     serde_json::from_str(&pod.to_string()).unwrap()
 }
 
@@ -257,6 +269,29 @@ async fn a_component_that_has_lost_its_label_is_looked_at_again() {
         let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
         assert!(seen.components.iter().all(|component| component.ours().is_some()));
         assert_eq!(memory.pods_unseen_for(), again, "{is_labelled}");
+    }
+}
+
+/// Somebody restores the owner reference of a Job that had lost it.
+#[tokio::test]
+async fn an_owner_without_a_controller_is_read_again() {
+    let is_controlled = Arc::new(AtomicBool::new(false));
+    let now = is_controlled.clone();
+    let context = serving(move |metadata| {
+        if !now.load(Ordering::SeqCst) {
+            metadata["ownerReferences"] = json!([]);
+        }
+    });
+    let (wrapper, attach) = (wrapper(Phase::Running, false, false), Attach::default());
+    let shown = Event::Apply(watched(&pod_of_job("Running", &json!({}))));
+    feed::Pods::default().take(&context.cache, shown);
+    let mut memory = ReconcileState::default();
+    for (second, controlled, ours) in [(0, false, 0), (59, true, 0), (60, true, 1)] {
+        is_controlled.store(controlled, Ordering::SeqCst);
+        memory.tick(Duration::from_secs(second));
+        let seen = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
+        let seen = seen.unwrap();
+        assert_eq!((seen.pods.len(), seen.undetermined.unsettled), (ours, ours == 0), "{second} s");
     }
 }
 

@@ -164,14 +164,58 @@ fn job(spec: &Value, path: &str, grace: Period, report: &mut Findings) {
     }
 }
 
-/// A `RayJob` whose cluster stays: it makes its pods again where they are deleted.
+/// A `RayJob` whose cluster stays: it makes its pods again where they are deleted. Or one that deletes itself.
 fn runs_on(object: &Value, path: &str, report: &mut Findings) {
-    let given = &object["spec"]["shutdownAfterJobFinishes"];
-    if object["kind"] == "RayJob" && given == &Value::Bool(false) {
+    if object["kind"] != "RayJob" {
+        return;
+    }
+    let spec = &object["spec"];
+    if spec["shutdownAfterJobFinishes"] == Value::Bool(false) {
         let field = format!("{path}.spec.shutdownAfterJobFinishes");
-        let message = "the cluster runs on after the job, and the AppWrapper does not end: leave it out, or set it to true";
+        let message = "the cluster runs on after the job, and the AppWrapper does not end: leave it out, or set it to \
+                       true";
         report.doubtful(field, Some("false"), message);
     }
+    let (strategy, field) = (&spec["deletionStrategy"], format!("{path}.spec.deletionStrategy"));
+    if keeps_cluster(strategy) {
+        let message = "the cluster runs on after the job has succeeded, and the AppWrapper does not end: use \
+                       DeleteCluster, or leave it out";
+        report.doubtful(field.clone(), None, message);
+    }
+    if deletes_itself(strategy, &spec["ttlSecondsAfterFinished"]) {
+        let message = format!(
+            "if the controller does not see how the RayJob ends before the RayJob deletes itself, the RayJob is \
+             missing and runs again: use DeleteCluster, or give at least {LIFETIME_MIN} seconds"
+        );
+        report.doubtful(field, None, message);
+    }
+}
+
+/// The rules of the `deletionStrategy` of a `RayJob`.
+fn deletion_rules(strategy: &Value) -> impl Iterator<Item = &Value> {
+    strategy["deletionRules"].as_array().into_iter().flatten()
+}
+
+/// Whether a `deletionStrategy` leaves pods of a job that has succeeded.
+fn keeps_cluster(strategy: &Value) -> bool {
+    let deletes = |rule: &Value| {
+        matches!(rule["policy"].as_str(), Some("DeleteCluster" | "DeleteSelf"))
+            && rule["condition"]["jobStatus"] == "SUCCEEDED"
+    };
+    let mut rules = deletion_rules(strategy).peekable();
+    let of_success = strategy["onSuccess"]["policy"].as_str();
+    matches!(of_success, Some("DeleteNone" | "DeleteWorkers"))
+        || rules.peek().is_some() && !rules.any(deletes)
+}
+
+/// Whether a `deletionStrategy` deletes the `RayJob` soon after its end.
+fn deletes_itself(strategy: &Value, lifetime: &Value) -> bool {
+    let is_itself = |one: &Value| one["policy"] == "DeleteSelf";
+    let is_soon = |seconds: &Value| seconds.as_u64().unwrap_or(0) < LIFETIME_MIN;
+    let mut old = ["onSuccess", "onFailure"].into_iter().map(|end| &strategy[end]);
+    old.any(is_itself) && is_soon(lifetime)
+        || deletion_rules(strategy)
+            .any(|rule| is_itself(rule) && is_soon(&rule["condition"]["ttlSeconds"]))
 }
 
 fn at<'a>(object: &'a Value, fields: &[&str]) -> &'a Value {

@@ -139,13 +139,21 @@ pub(super) fn check_pods(
     pods
 }
 
-/// The `restartPolicy` of the pods of a pod set. That of a Kubeflow replica replaces that of its template.
+/// The `restartPolicy` of the pods of a pod set. That of a Kubeflow replica replaces that of its template, also where it is
+/// the default one; a JobSet has a default of its own.
 fn restart_policy<'a>(object: &'a Value, path: &str, spec: &'a Value) -> Option<&'a str> {
     let replica = path.strip_suffix(".template").filter(|path| path.contains("ReplicaSpecs."));
-    let pointer = replica.and_then(|path| path.strip_prefix("template."));
-    let of_replica = pointer
-        .and_then(|path| object.pointer(&format!("/{}/restartPolicy", path.replace('.', "/"))));
-    of_replica.or_else(|| spec.get("restartPolicy")).and_then(Value::as_str)
+    if let Some(replica) = replica.and_then(|path| path.strip_prefix("template.")) {
+        let pointer = format!("/{}/restartPolicy", replica.replace('.', "/"));
+        let given = object.pointer(&pointer).and_then(Value::as_str);
+        let usual = match object["kind"].as_str() {
+            Some("PyTorchJob" | "PaddleJob") => "OnFailure",
+            _ => "Never",
+        };
+        return given.filter(|policy| !policy.is_empty()).or(Some(usual));
+    }
+    let given = spec.get("restartPolicy").and_then(Value::as_str);
+    given.or_else(|| (object["kind"] == "JobSet").then_some("OnFailure"))
 }
 
 /// What Kueue does not count needs no quota, and would take that of others.

@@ -53,7 +53,9 @@ fn gives(component: &Judged, reason: &str) -> bool {
     match (component.known.api_version, component.known.kind) {
         ("batch/v1", "Job") | ("jobset.x-k8s.io/v1alpha2", "JobSet") => true,
         // their own deadline has the same name
-        (_, "RayJob" | "TrainJob") => reason == "DeadlineExceeded",
+        ("v1", "Pod") | (_, "RayJob" | "TrainJob") | ("kubeflow.org/v1", _) => {
+            reason == "DeadlineExceeded"
+        }
         _ => false,
     }
 }

@@ -90,6 +90,46 @@ fn what_a_template_probably_does_not_mean_is_doubtful() {
     }
 }
 
+#[test]
+fn what_a_ray_job_deletes_at_its_end_is_its_cluster() {
+    let stays = "the cluster runs on after the job has succeeded";
+    let vanishes = "runs again: use DeleteCluster";
+    let both = |policy: &str| json!({"onSuccess": {"policy": policy}, "onFailure": {"policy": "DeleteCluster"}});
+    let rule = |policy: &str, status: &str, seconds: i64| {
+        let condition = json!({"jobStatus": status, "ttlSeconds": seconds});
+        json!({"policy": policy, "condition": condition})
+    };
+    let rules = |all: &[Value]| json!({ "deletionRules": all });
+    let failed = rule("DeleteCluster", "FAILED", 0);
+    let of_failure =
+        json!({"onSuccess": {"policy": "DeleteCluster"}, "onFailure": {"policy": "DeleteSelf"}});
+    for (strategy, lifetime, want) in [
+        (json!(null), 0, None),
+        (both("DeleteCluster"), 0, None),
+        (both("DeleteNone"), 0, Some(stays)),
+        (both("DeleteWorkers"), 0, Some(stays)),
+        (both("DeleteSelf"), 59, Some(vanishes)),
+        (both("DeleteSelf"), 60, None),
+        (of_failure, 0, Some(vanishes)),
+        (rules(&[rule("DeleteCluster", "SUCCEEDED", 0)]), 0, None),
+        (rules(&[rule("DeleteWorkers", "SUCCEEDED", 0)]), 0, Some(stays)),
+        (rules(std::slice::from_ref(&failed)), 0, Some(stays)),
+        (rules(&[rule("DeleteSelf", "SUCCEEDED", 0), failed.clone()]), 0, Some(vanishes)),
+        (rules(&[rule("DeleteSelf", "SUCCEEDED", 60), failed]), 0, None),
+    ] {
+        let head = json!({"headGroupSpec": {"template": job("a")["spec"]["template"]}});
+        let ray = json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "a"},
+            "spec": {"rayClusterSpec": head, "deletionStrategy": strategy,
+                "ttlSecondsAfterFinished": lifetime}});
+        let said = judged(&given(&[ray]));
+        let start = "warning: spec.components[0].template.spec.deletionStrategy: ";
+        match want {
+            None => assert_eq!(said, Vec::<String>::new(), "{strategy}"),
+            Some(fragment) => only("strategy", &said, start, fragment),
+        }
+    }
+}
+
 /// API version and kind, a spec with a controller, the field that names it, and the usual one.
 type Managed = (&'static str, &'static str, fn(&str) -> Value, &'static str, &'static str);
 

@@ -3,7 +3,8 @@ use super::*;
 /// `Job/a`, and the JobSet `set` with the replicated Jobs `driver`, `workers`, and two of the name `twice`.
 fn sets() -> Value {
     let job_of = |name: &str, container: &str| {
-        let pod = json!({"spec": {"containers": [{"name": container}]}});
+        let containers = json!([{"name": container}]);
+        let pod = json!({"spec": {"restartPolicy": "Never", "containers": containers}});
         json!({"name": name, "template": {"spec": {"template": pod}}})
     };
     let set = json!({

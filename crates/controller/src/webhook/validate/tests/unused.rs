@@ -91,6 +91,37 @@ fn exit_codes_of_containers_that_restart_are_never_seen() {
 }
 
 #[test]
+fn exit_codes_of_pods_with_the_restart_policy_of_their_kind() {
+    let pod = |policy: Value| json!({"spec": {"restartPolicy": policy, "containers": [{"name": "main"}]}});
+    let kubeflow = |kind: &str, specs: &str, policy: &str| {
+        json!({
+            "apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "t"},
+            "spec": {specs: {"Worker": {"template": pod(json!(policy))}}},
+        })
+    };
+    let job_set = |policy: Value| {
+        let jobs = json!([{"name": "w", "template": {"spec": {"template": pod(policy)}}}]);
+        json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "t"},
+            "spec": {"replicatedJobs": jobs},
+        })
+    };
+    for (template, warns) in [
+        (kubeflow("PyTorchJob", "pytorchReplicaSpecs", "Never"), true),
+        (kubeflow("PaddleJob", "paddleReplicaSpecs", "Never"), true),
+        (kubeflow("TFJob", "tfReplicaSpecs", "OnFailure"), false),
+        (kubeflow("XGBoostJob", "xgbReplicaSpecs", "OnFailure"), false),
+        (job_set(json!(null)), true),
+        (job_set(json!("OnFailure")), true),
+        (job_set(json!("Never")), false),
+    ] {
+        let said = of(std::slice::from_ref(&template), codes(json!([])));
+        assert_eq!(said.len(), usize::from(warns), "{template}: {said:?}");
+        assert!(said.iter().all(|each| each.contains("restartPolicy OnFailure")), "{said:?}");
+    }
+}
+
+#[test]
 fn exit_code_0_is_no_failure() {
     let of = |values: Value| {
         of(
@@ -124,12 +155,18 @@ fn reasons_of_jobs_are_given_by_jobs() {
     for targets in [json!([]), json!(["a"]), json!(["a", "d"])] {
         assert_eq!(of(&all, reasons(targets, "BackoffLimitExceeded")), Vec::<String>::new());
     }
+    assert_eq!(of(&all, reasons(json!(["t"]), "DeadlineExceeded")), Vec::<String>::new());
     let pod = json!({"template": {"spec": {"containers": [{"name": "ray"}]}}});
     let ray = json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "r"},
         "spec": {"rayClusterSpec": {"headGroupSpec": pod}}});
     let of_ray = |reason| of(std::slice::from_ref(&ray), reasons(json!([]), reason));
     assert_eq!(of_ray("DeadlineExceeded"), Vec::<String>::new());
     only("RayJob", &of_ray("FailedIndexes"), start, "RayJob/r");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"activeDeadlineSeconds": 60, "restartPolicy": "Never", "containers": [{"name": "main"}]}});
+    let of_pod = |reason| of(std::slice::from_ref(&pod), reasons(json!([]), reason));
+    assert_eq!(of_pod("DeadlineExceeded"), Vec::<String>::new());
+    only("Pod", &of_pod("BackoffLimitExceeded"), start, "Pod/p");
 }
 
 #[test]
