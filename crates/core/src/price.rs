@@ -116,7 +116,7 @@ const FRAME: usize = 2 << 10;
 /// | `componentStatus` | for each component: name, kind, API version, its pod sets as they are written in `spec`, UID, 2 conditions without a message |
 /// | `podOwners` | [`POD_OWNERS_MAX`] × a UID, over all components |
 /// | `since.ignoredPods` | [`IGNORED_PODS_MAX`] × a UID |
-/// | `attempts` | [`ATTEMPTS_MAX`] × (names, moments, a message, a checkpoint, the longest name of a component) |
+/// | `attempts` | [`ATTEMPTS_MAX`] × (names, moments, a message, a checkpoint, the longest kind and name of a component) |
 /// | `retryCounts` | [`RETRY_COUNTS_MAX`] × (a policy, a rule, a number) |
 /// | `avoidNodes` | [`AVOIDED_NODES_MAX`] × a name |
 /// | `suspectNodes` | [`SUSPECT_NODES_MAX`] × a label, and a word |
@@ -140,7 +140,7 @@ pub fn largest_status<'a>(components: impl IntoIterator<Item = Shape<'a>>) -> us
         let texts = text_bytes(each.name) + text_bytes(each.kind) + text_bytes(each.api_version);
         let pod_sets = each.pod_sets.iter().map(|set| stored_bytes(set) + SMALL + 3 * SMALL);
         sum += texts + 3 * SMALL + COMPONENT_CONDITIONS + pod_sets.sum::<usize>();
-        name = name.max(text_bytes(each.name));
+        name = name.max(text_bytes(each.kind) + text_bytes(each.name));
         pending = pending.max(each.pending);
     }
     sum + ATTEMPTS_MAX * (ATTEMPT + name) + pending

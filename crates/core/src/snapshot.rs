@@ -236,8 +236,11 @@ pub enum Owner {
 pub struct Report {
     /// Its own verdict.
     pub outcome: Outcome,
-    /// It has met its success criteria, and ends once the pods are gone that it deletes for that: a Job with `successPolicy`.
-    pub is_succeeding: bool,
+    /// It deletes its own pods, whatever they did: a Job that has met its `successPolicy` and ends once they are gone, a
+    /// `RayJob` that tries again with a new cluster.
+    pub deletes_pods: bool,
+    /// Its controller creates some pods only once others are ready, or only once its own queue admits it.
+    pub in_order: bool,
     /// Pods that it still has to run, for each pod set of which its object tells: those of Jobs,
     /// `JobSet`s and Kubeflow jobs. Of any other pod set it is the declared number.
     pub expected: BTreeMap<usize, Expected>,
@@ -344,7 +347,30 @@ impl Node {
     }
 }
 
+/// The most bytes of the name of a component in the recorded attempts: those that the definition allows.
+const RECORDED_NAME_BYTES_MAX: usize = 253;
+
 impl Snapshot {
+    /// How a component is named in the recorded attempts: by its name or, if another component has the same name, by
+    /// `Kind/name`. One that is too long for the status is left at its name.
+    #[must_use]
+    pub fn recorded_name(&self, component: &Component) -> String {
+        let of_this_name = self.components.iter().filter(|other| other.name == component.name);
+        let title = component.title();
+        let is_shared = of_this_name.count() > 1;
+        if is_shared && title.len() <= RECORDED_NAME_BYTES_MAX {
+            title
+        } else {
+            component.name.clone()
+        }
+    }
+
+    /// Index of the component that the recorded attempts name so; the first where several components have the name.
+    #[must_use]
+    pub fn component_named(&self, recorded: &str) -> Option<usize> {
+        self.components.iter().position(|one| one.name == recorded || one.title() == recorded)
+    }
+
     /// The state of the node of a pod, where nobody looks after it there.
     #[must_use]
     pub fn loss_of(&self, pod: &Pod) -> Option<Loss> {

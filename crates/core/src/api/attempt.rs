@@ -186,7 +186,7 @@ pub struct Retries {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureRecord {
-    /// Name of the component.
+    /// Name of the component, or `Kind/name` if another component has the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
 

@@ -72,7 +72,7 @@ pub struct SuspicionEvidence {
     #[serde(default)]
     pub attempt: i32,
 
-    /// Name of the component.
+    /// Name of the component, or `Kind/name` if another component has the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub component: Option<String>,

@@ -24,7 +24,7 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resetting_count: i32,
 
-    /// Number of uncounted restarts of any kind, including recreated components.
+    /// Number of uncounted restarts and recreations, except restarts by `onNoFit`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted_restarts: i32,
 

@@ -4,10 +4,10 @@
 //! since, and the limits ask that instead.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::draft::Draft;
-use super::{Facts, components};
+use super::{Facts, components, failed, failure};
 use crate::api::{AppWrapperStatus, Budget, condition};
 use crate::mutations::{self, Mutation};
 use crate::tuning::Period;
@@ -42,7 +42,9 @@ pub fn refill(draft: &mut Draft<'_>, until: Timestamp) -> bool {
     // the status in the making may say already that the pods are not ready any more
     let stored = &draft.facts.snapshot.status;
     let Some(since) = ready_since(draft, stored) else { return false };
-    give_back(&mut draft.status, draft.facts, since, until.min(draft.facts.now))
+    let until = until.min(draft.facts.now);
+    let calm = longest_calm(draft, since, until);
+    give_back(&mut draft.status, draft.facts, until - calm, until)
 }
 
 /// When restarts are given back next, if all pods keep running; none where none were used, or none is given back.
@@ -55,6 +57,7 @@ pub fn next_refill(status: &AppWrapperStatus, facts: Facts<'_>) -> Option<Timest
     let mut draft = Draft::new(facts);
     draft.status.clone_from(status);
     let since = ready_since(&draft, status)?;
+    let since = interruptions(&draft, since, facts.now).last().copied().unwrap_or(since);
     all.into_iter().map(|refill| refill.after.after(since)).min()
 }
 
@@ -120,4 +123,22 @@ fn ready_since(draft: &Draft<'_>, status: &AppWrapperStatus) -> Option<Timestamp
     let is_ready = condition::is_true(&status.conditions, condition::PODS_READY)
         && components::all_are_up(draft);
     condition::since(&status.conditions, condition::PODS_READY).filter(|_| is_ready)
+}
+
+/// The longest time in which no pod failed, of that from one moment to another.
+fn longest_calm(draft: &Draft<'_>, since: Timestamp, until: Timestamp) -> SignedDuration {
+    let mut moments = vec![since];
+    moments.extend(interruptions(draft, since, until));
+    moments.push(until);
+    let calms = moments.windows(2).map(|pair| pair[1].duration_since(pair[0]));
+    calms.max().unwrap_or_default()
+}
+
+/// When pods failed between two moments, the first failure first. `PodsReady` is as it was seen: a pod that failed while the
+/// controller was away may have been replaced since.
+fn interruptions(draft: &Draft<'_>, since: Timestamp, until: Timestamp) -> Vec<Timestamp> {
+    let failed = failed::failed_pods(draft, None).into_iter().filter_map(failure::ended_at);
+    let mut moments: Vec<Timestamp> = failed.filter(|at| since < *at && *at < until).collect();
+    moments.sort_unstable();
+    moments
 }

@@ -99,8 +99,7 @@ fn begin_pause(draft: &mut Draft<'_>, index: usize) {
 
 /// The pause before a component is created again, where its recreation is uncounted.
 fn pause_of(draft: &Draft<'_>, index: usize) -> Option<Period> {
-    let name = &draft.facts.snapshot.components[index].name;
-    pause::of_component(&draft.status, draft.facts.limits, name).map(Period::from_duration)
+    pause::of_component(draft, index).map(Period::from_duration)
 }
 
 /// Deletes a component that is to be recreated, and force-deletes what does not go.

@@ -1,8 +1,8 @@
 //! Failed pods that are the consequence of something else: their owner deleted them because it had failed or succeeded, or
 //! they were deleted with it.
 //!
-//! A Job that fails deletes its running pods, and so does one that succeeds before all of its pods have, and a `JobSet` that
-//! starts again because one of them failed. They
+//! A Job that fails deletes its running pods, and so does one that succeeds before all of its pods have, a `JobSet` that
+//! starts again because one of them failed, and a `RayJob` that tries again with a new cluster. They
 //! then end with 143 or 137 and count as failed for a moment, until they are gone. What they say is nothing that their
 //! containers did, and whether it is seen is a matter of time, so no policy is asked about them. A pod that was deleted
 //! without an earlier failure is judged like any other, as KEP-3329 does it, and so is one that was disrupted.
@@ -18,15 +18,15 @@ use crate::snapshot::{Outcome, Pod, Presence};
 /// Exit codes of a container that SIGTERM or SIGKILL ended.
 const KILLED: [i32; 2] = [143, 137];
 
-/// What explains that pods of a component were deleted: that it had failed or succeeded, or is deleted itself.
+/// What explains that pods of a component were deleted: that it had failed or succeeded, tries again, or is deleted itself.
 #[derive(Debug, Default)]
 pub struct FirstFailures {
     /// When one of its pods failed first by itself, a Job of it, or its object.
     first: BTreeMap<usize, Timestamp>,
     /// When its deletion was requested; `None` where that is not known, as of one that is gone.
     deleted: BTreeMap<usize, Option<Timestamp>>,
-    /// Those that have done their work, and delete what still runs of their pods.
-    succeeded: BTreeSet<usize>,
+    /// Those that have done their work, or try it again with other pods, and delete what still runs of their pods.
+    clears_up: BTreeSet<usize>,
 }
 
 impl FirstFailures {
@@ -56,7 +56,7 @@ impl FirstFailures {
         for (index, component) in snapshot.components.iter().enumerate() {
             let object = component.ours();
             if health::is_success_stored(&snapshot.status, index) {
-                all.succeeded.insert(index);
+                all.clears_up.insert(index);
             }
             let is_owner = component.kind != "Pod"; // a wrapped Pod is not deleted because of itself
             if is_owner && component.presence == Presence::Absent {
@@ -64,8 +64,8 @@ impl FirstFailures {
             }
             let is_current = |made| attempts::is_current(&snapshot.status, made);
             let Some(object) = object.filter(|object| is_current(object.attempt)) else { continue };
-            if object.report.outcome == Outcome::Succeeded || object.report.is_succeeding {
-                all.succeeded.insert(index);
+            if object.report.outcome == Outcome::Succeeded || object.report.deletes_pods {
+                all.clears_up.insert(index);
             }
             if object.terminating && is_owner {
                 all.deleted.insert(index, object.deletion_requested);
@@ -84,7 +84,7 @@ impl FirstFailures {
     }
 
     /// Whether a deletion ended a pod that came after such a failure of its component, with it, or after its success. Of a
-    /// component that has succeeded no deletion of a pod tells anything else.
+    /// component that has succeeded, or that tries again with other pods, no deletion of a pod tells anything else.
     pub fn is_consequence(&self, pod: &Pod) -> bool {
         let Some(index) = pod.component else { return false };
         let is_after = |at: &Timestamp| pod.deletion_requested >= Some(*at);
@@ -92,7 +92,7 @@ impl FirstFailures {
             self.deleted.get(&index).is_some_and(|since| since.as_ref().is_none_or(is_after));
         (self.first.get(&index).is_some_and(is_after)
             || is_deleted_with_it
-            || self.succeeded.contains(&index))
+            || self.clears_up.contains(&index))
             && ended_by_deletion(pod)
     }
 }

@@ -133,7 +133,7 @@ fn of_cause<'a>(draft: &Draft<'a>, index: usize, pod: Option<&'a Pod>) -> Option
     let text = said(component, reason, message);
     let Some(pod) = pod else {
         let plain = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
-        let failure = failure::of_component(component, reason, message);
+        let failure = failure::of_component(draft.facts.snapshot, component, reason, message);
         return Some(Problem { failure, failed_at: at.map_or(now, |at| at.min(now)), ..plain });
     };
     let of_pod = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);

@@ -8,7 +8,8 @@ use super::policy::failure_view::{FailureView, first_failed, is_overdue};
 use crate::api::FailureRecord;
 use crate::price::STATUS_MESSAGE_BYTES_MAX as MESSAGE_BYTES_MAX;
 use crate::snapshot::{
-    Component, Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Termination,
+    Component, Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Snapshot,
+    Termination,
 };
 
 /// When a pod failed: its first container that ended with another code than 0, else its first app container that
@@ -110,7 +111,7 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
         (None, ..) => (None, pod.reason.clone(), pod.message.clone()),
     };
     FailureRecord {
-        component: component.map(|component| component.name.clone()),
+        component: component.map(|component| facts.snapshot.recorded_name(component)),
         pod: Some(pod.name.clone()),
         pod_uid: Some(pod.uid.clone()),
         node: pod.node.clone(),
@@ -165,9 +166,14 @@ pub fn said_by(pod: &Pod) -> (&str, &str) {
 }
 
 /// What is recorded of a component that failed, where no pod tells more.
-pub fn of_component(component: &Component, reason: &str, message: &str) -> FailureRecord {
+pub fn of_component(
+    snapshot: &Snapshot,
+    component: &Component,
+    reason: &str,
+    message: &str,
+) -> FailureRecord {
     FailureRecord {
-        component: Some(component.name.clone()),
+        component: Some(snapshot.recorded_name(component)),
         reason: first([reason]),
         message: first([message]).map(|text| shorten(&text)),
         ..FailureRecord::default()
@@ -282,8 +288,35 @@ mod tests {
     }
 
     #[test]
+    fn a_component_is_recorded_with_its_kind_if_another_has_its_name() {
+        let component = |kind: &str, name: &str| {
+            let (kind, name) = (kind.to_owned(), name.to_owned());
+            Component { name, kind, ..Component::default() }
+        };
+        let long = "x".repeat(253);
+        let components = vec![
+            component("Job", "a"),
+            component("Service", "a"),
+            component("Job", "b"),
+            component("Job", &long),
+            component("Service", &long),
+        ];
+        let snapshot = Snapshot { components, ..Snapshot::default() };
+        let names: Vec<String> =
+            snapshot.components.iter().map(|one| snapshot.recorded_name(one)).collect();
+        let long = long.as_str();
+        assert_eq!(names, ["Job/a", "Service/a", "b", long, long]);
+        let found: Vec<Option<usize>> =
+            names.iter().map(|name| snapshot.component_named(name)).collect();
+        assert_eq!(found, [Some(0), Some(1), Some(2), Some(3), Some(3)]);
+        assert_eq!(snapshot.component_named("a"), Some(0), "an earlier version recorded it");
+        assert_eq!(snapshot.component_named("c"), None);
+    }
+
+    #[test]
     fn a_message_is_cut_between_characters() {
-        let record = of_component(&Component::default(), "R", &"é".repeat(600));
+        let component = Component::default();
+        let record = of_component(&Snapshot::default(), &component, "R", &"é".repeat(600));
         let message = record.message.unwrap();
         assert_eq!(message.len(), MESSAGE_BYTES_MAX);
     }

@@ -18,10 +18,10 @@ const FOLLOWS: [&str; 2] = ["DeletionByPodGC", "DeletionByTaintManager"];
 /// component: the pods of that one have come since.
 pub fn is_charged(snapshot: &Snapshot, pod: &Pod) -> bool {
     let status = &snapshot.status;
-    let own = pod.component.and_then(|index| snapshot.components.get(index));
     let is_own = |entry: &Attempt| {
-        let failed = entry.failure.as_ref().and_then(|failure| failure.component.as_ref());
-        failed.zip(own).is_some_and(|(failed, own)| *failed == own.name)
+        let failed = entry.failure.as_ref().and_then(|failure| failure.component.as_deref());
+        let failed = failed.and_then(|name| snapshot.component_named(name));
+        failed.is_some() && failed == pod.component
     };
     let number = attempts::current(status);
     let mut entries = status.attempts.iter().filter(|entry| entry.attempt == number);

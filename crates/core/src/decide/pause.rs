@@ -55,22 +55,19 @@ pub fn after_uncounted(
     Some(Period::from_duration(pause).after(gone))
 }
 
-/// The pause before a component of this name is created again; none where its last recreation is counted, and where it was
-/// not recreated in the attempt that runs.
-pub(super) fn of_component(
-    status: &AppWrapperStatus,
-    limits: &Limits,
-    name: &str,
-) -> Option<Duration> {
+/// The pause before the component of this index is created again; none where its last recreation is counted, and where it
+/// was not recreated in the attempt that runs.
+pub(super) fn of_component(draft: &Draft<'_>, index: usize) -> Option<Duration> {
+    let (snapshot, status) = (draft.facts.snapshot, &draft.status);
     let number = attempts::current(status);
     let is_its = |entry: &Attempt| {
         let failed = entry.failure.as_ref().and_then(|failure| failure.component.as_deref());
         entry.attempt == number
             && entry.action == Some(AttemptAction::RecreateComponent)
-            && failed == Some(name)
+            && failed.and_then(|name| snapshot.component_named(name)) == Some(index)
     };
     let last = status.attempts.iter().rposition(is_its)?;
-    uncounted(&status.attempts[..=last], limits)
+    uncounted(&status.attempts[..=last], draft.facts.limits)
 }
 
 /// When the next attempt may begin, where everything is gone since a moment; none where it need not wait.

@@ -94,6 +94,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     draft.condition(condition::UNHEALTHY, false, reason, message);
     draft.clear(condition::DELETING_RESOURCES, condition::deleting::COMPLETE, "");
     attempts::open(draft);
+    retry::recheck_avoided_nodes(draft);
     suspicion::avoid(draft);
     draft.status.retry_after = None;
     draft.status.requeue = None;
@@ -147,7 +148,8 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
 }
 
 /// Decides about a component of the first step that failed while others are still to come: its object may be gone by then,
-/// and would be created again, uncounted. One that a rule recreates waits until all of them exist.
+/// and would be created again, uncounted. One that a rule recreates waits until all of them exist. A pod that fails the
+/// AppWrapper does so whatever becomes of its component.
 ///
 /// # Errors
 /// The move, where one failed, or a read is needed first.
@@ -169,17 +171,20 @@ fn unless_failed_early(
         draft.status.component_status.get(*index).is_some_and(|status| status.uid.is_some())
     };
     let failed: Vec<usize> = open.iter().copied().filter(is_recorded).collect();
-    if failed.is_empty() {
+    let judged = failed::judge(draft);
+    let pod_sets = components::begun_pod_sets(draft);
+    // the component may replace the pod, and succeed before the others exist
+    let fatal = judged.fatal.and_then(|_| pods::fatal_pod(draft, &judged, &pod_sets));
+    if failed.is_empty() && fatal.is_none() {
         return Ok(here);
     }
-    let judged = failed::judge(draft);
     notices::ignored_failures(draft, &judged);
-    let pod_sets = components::begun_pod_sets(draft);
     let Ok(missing) = missing_component(draft, &judged, &pod_sets, &failed) else {
         draft.ask(FreshRead::Missing);
         return Err(here.stay());
     };
     let problem = missing.or_else(|| failed::failed_component(draft, &judged, &pod_sets));
+    let problem = problem.or(fatal);
     let is_due = |problem: &Problem<'_>| match problem.ruling(draft).action {
         RulingAction::RecreateComponent(_) => false,
         RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => true,
@@ -298,7 +303,8 @@ fn has_trouble_coming(draft: &Draft<'_>) -> bool {
 /// A component that is not seen may be there all the same.
 struct Unsure;
 
-/// The first of the components that were created and have not succeeded, which is gone.
+/// The first of the components that were created and have not succeeded, which is gone; or what an overriding RetryPolicy
+/// fails the AppWrapper for, of what failed beside it.
 fn missing_component<'a>(
     draft: &Draft<'a>,
     judged: &Rc<Judged<'a>>,
@@ -311,7 +317,11 @@ fn missing_component<'a>(
         match health::is_missing(draft, index, &components[index]) {
             Some(false) => {}
             Some(true) => {
-                return Ok(Some(failed::missing_component(draft, judged, pod_sets, index)));
+                let problem = failed::missing_component(draft, judged, pod_sets, index);
+                let is_alone = problem.pod.is_none();
+                let beside = || pods::overruled_beside_missing(draft, judged, pod_sets);
+                let overruled = is_alone.then(beside).flatten();
+                return Ok(Some(overruled.unwrap_or(problem)));
             }
             None => unsure = true,
         }

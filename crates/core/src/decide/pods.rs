@@ -6,17 +6,15 @@ use std::rc::Rc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::Facts;
 use super::draft::Draft;
-use super::failed::with_pods;
-use super::failure;
+use super::failed::{failed_component, with_pods};
 use super::health::{self, PodSetHealth};
-use super::no_fit;
 use super::policy::category::Category;
 use super::policy::{Ignored, Judged};
 use super::problem::Problem;
 use super::replacement::{AFTER_GAP, Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
+use super::{Facts, attempts, failure, no_fit};
 use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Mutation};
@@ -45,7 +43,7 @@ pub fn of_pods<'a>(
 }
 
 /// A pod that fails the AppWrapper by `podFailurePolicy`, also where it was replaced.
-fn fatal_pod<'a>(
+pub fn fatal_pod<'a>(
     draft: &Draft<'a>,
     judged: &Judged<'a>,
     pod_sets: &[PodSetHealth<'a>],
@@ -225,11 +223,33 @@ pub fn overruled_pod<'a>(
     draft.facts.snapshot.retry.overriding().next()?;
     let pods = unreplaced(draft, judged, pod_sets);
     let first = pods.into_iter().next().filter(|pod| judged.ignores(pod).is_some())?;
+    let problem = of_first(draft, judged, first);
+    problem.ruling(draft).rule.overrides.then_some(problem)
+}
+
+/// The first cause beside a component that is missing, where an overriding RetryPolicy fails the AppWrapper. Such a policy
+/// is asked about what failed before anything is said of what is missing.
+pub fn overruled_beside_missing<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    draft.facts.snapshot.retry.overriding().next()?;
+    let of_pod = || {
+        let mut pods = unreplaced(draft, judged, pod_sets).into_iter();
+        let first = pods.find(|pod| !health::may_come_back(draft.facts, pod))?;
+        Some(of_first(draft, judged, first))
+    };
+    let problem = failed_component(draft, judged, pod_sets).or_else(of_pod)?;
+    problem.ruling(draft).rule.overrides.then_some(problem)
+}
+
+/// The problem with the pod that failed first.
+fn of_first<'a>(draft: &Draft<'a>, judged: &Rc<Judged<'a>>, first: &'a Pod) -> Problem<'a> {
     let at = failed_at(draft.facts, first);
     let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
     let deadline = Some(draft.facts.limits.failure_grace.after(at));
-    let problem = Problem { failed_at: at, deadline, judged: Some(judged.clone()), ..problem };
-    problem.ruling(draft).rule.overrides.then_some(problem)
+    Problem { failed_at: at, deadline, judged: Some(judged.clone()), ..problem }
 }
 
 /// A pod that is Terminating while its pod set is not ready: what it is waited for at most.
@@ -291,6 +311,27 @@ fn not_counted(Undetermined { count, named, .. }: &Undetermined) -> String {
     named.first().map(text).unwrap_or_default()
 }
 
+/// Until when the pods of a pod set may be missing, or not run; `None` while its clock stands still.
+///
+/// A component that creates its pods in order may have to wait for each before it creates the next: whichever of its pods
+/// came last gives those that are still missing a whole warm-up.
+fn waited_for_until(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
+    let facts = draft.facts;
+    let since = health::unready_since(draft, health)?;
+    let (admission, warmup) = (facts.limits.admission_grace, facts.limits.warmup_grace);
+    let is_missing = health.there < health.expected;
+    let object = facts.snapshot.components[health.component].ours();
+    if object.is_none_or(|object| !object.report.in_order) {
+        let grace = if is_missing { admission } else { warmup };
+        return Some(grace.after(since));
+    }
+    let own = attempts::pods(facts.snapshot)
+        .filter(|pod| pod.component == Some(health.component) && !pod.gone);
+    let newest = own.filter_map(|pod| pod.created).max().map(|at| at.min(facts.now));
+    let grace = if is_missing { admission.max(warmup) } else { warmup };
+    Some(grace.after(newest.map_or(since, |at| at.max(since))))
+}
+
 /// A pod set that has too few pods, or too few that run.
 fn too_few_pods<'a>(
     draft: &Draft<'a>,
@@ -308,11 +349,11 @@ fn too_few_pods<'a>(
     if undetermined.incomplete {
         return None; // some of our pods are not known as such yet
     }
-    let since = health::unready_since(draft, health)?;
-    let (grace, count, state) = if health.there < health.expected {
-        (facts.limits.admission_grace, health.there, "exist")
+    let unhealthy_from = waited_for_until(draft, health)?;
+    let (count, state) = if health.there < health.expected {
+        (health.there, "exist")
     } else {
-        (facts.limits.warmup_grace, health.running, "are running")
+        (health.running, "are running")
     };
     let component = &facts.snapshot.components[health.component];
     let message = format!(
@@ -331,7 +372,6 @@ fn too_few_pods<'a>(
         }
         None => Problem::of_component(draft, health.component, reason, &message),
     };
-    let unhealthy_from = grace.after(since);
     // a pod that failed is why there are too few, and its component is about to say so
     let failed = health::not_replaced(draft, health).into_iter().next();
     let said_by = |pod: &'a Pod| {

@@ -48,7 +48,7 @@ pub struct Problem<'a> {
     pub may_return: bool,
     /// Components that may still say why they failed, where `failurePolicy` has rules about that.
     pub silent_owners: Option<SilentOwners>,
-    /// Pods cannot be scheduled, and `onNoFit` says what follows: no policy is evaluated.
+    /// Pods cannot be scheduled, and `onNoFit` says what follows, unless an overriding RetryPolicy fails the AppWrapper.
     pub no_fit: Option<NoFitAction>,
     /// Every pod that failed, where that was looked at already.
     pub judged: Option<Rc<Judged<'a>>>,
@@ -72,11 +72,12 @@ impl<'a> Problem<'a> {
         reason: &'static str,
         message: &str,
     ) -> Self {
-        let component = &draft.facts.snapshot.components[index];
+        let snapshot = draft.facts.snapshot;
+        let component = &snapshot.components[index];
         Self {
             reason,
             message: message.to_owned(),
-            failure: failure::of_component(component, reason, message),
+            failure: failure::of_component(snapshot, component, reason, message),
             pod: None,
             component: Some(index),
             failed_at: draft.facts.now,
@@ -139,14 +140,16 @@ impl<'a> Problem<'a> {
         let Some(failed) = found.filter(|_| self.component != Some(index)) else {
             return self.clone();
         };
-        let component = &draft.facts.snapshot.components[index];
+        let snapshot = draft.facts.snapshot;
+        let component = &snapshot.components[index];
         let text = failed::said(component, failed.reason, &failed.message);
         let judged = self.judged(draft);
         let (cause, now) = (failed::cause(draft, &judged, index, |_| true), draft.facts.now);
         let (other, at) = if let Some(pod) = cause {
             (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod))
         } else {
-            let failure = failure::of_component(component, failed.reason, &failed.message);
+            let (reason, message) = (failed.reason, &failed.message);
+            let failure = failure::of_component(snapshot, component, reason, message);
             let plain = Self::of_component(draft, index, self.reason, &text);
             (Self { failure, ..plain }, failed.at)
         };

@@ -120,7 +120,7 @@ pub fn stalled<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<P
     let component = draft.facts.snapshot.components.get(index)?;
     let message = guard.sentence();
     let failure = FailureRecord {
-        component: Some(component.name.clone()),
+        component: Some(draft.facts.snapshot.recorded_name(component)),
         pod: pod.map(|pod| pod.name.clone()),
         pod_uid: pod.map(|pod| pod.uid.clone()),
         node: pod.and_then(|pod| pod.node.clone()),

@@ -24,7 +24,7 @@ pub fn resolve<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>)
 where
     P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
 {
-    if let Some(action) = problem.no_fit {
+    if let Some(action) = problem.no_fit.filter(|_| !problem.ruling(draft).rule.overrides) {
         return no_fit::resolve(here, draft, problem, action);
     }
     if budget::refill(draft, problem.failed_at) {
@@ -137,6 +137,7 @@ fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
         unhealthy::MISSING_COMPONENT,
         unhealthy::STUCK_TERMINATING,
         unhealthy::STALLED,
+        unhealthy::NO_FIT,
     ];
     // that its node is lost is true now, or a restart comes for nothing
     let lost = problem.pod.is_some_and(|pod| pod.lost.is_some());

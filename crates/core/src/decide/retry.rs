@@ -78,13 +78,33 @@ pub fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
     }
 }
 
-/// Avoids the node of the first cause, unless some pods could then be nowhere at all, or Kueue chooses the node of each: it
-/// does so without regard to affinity, and keeps the places of an AppWrapper that holds its quota.
+/// Avoids the node of the first cause, if its pods may be elsewhere.
 fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     let snapshot = draft.facts.snapshot;
     let Some(node) = problem.pod.and_then(|pod| pod.node.as_ref()) else { return };
     let site = snapshot.sites.iter().find(|site| site.name == *node);
     let hostname = site.map_or(node.as_str(), |site| site.hostname());
+    match why_not_avoided(snapshot, hostname) {
+        Some(why) => draft.warn("NodeNotAvoided", format!("Node {node} is not avoided: {why}")),
+        None => draft.status.avoid_nodes.push(hostname.to_owned()),
+    }
+}
+
+/// An attempt begins: a node is avoided no longer if the other ones that its pods fit on have gone since the failure.
+pub fn recheck_avoided_nodes(draft: &mut Draft<'_>) {
+    for hostname in std::mem::take(&mut draft.status.avoid_nodes) {
+        match why_not_avoided(draft.facts.snapshot, &hostname) {
+            Some(why) => {
+                draft.warn("NodeNotAvoided", format!("Node {hostname} is not avoided: {why}"));
+            }
+            None => draft.status.avoid_nodes.push(hostname),
+        }
+    }
+}
+
+/// Why a node must not be avoided: some pods could then be nowhere at all, or Kueue chooses the node of each. It does so
+/// without regard to affinity, and keeps the places of an AppWrapper that holds its quota.
+fn why_not_avoided(snapshot: &Snapshot, hostname: &str) -> Option<String> {
     let strands = |one: &Placement| {
         !snapshot.sites.is_empty() && !one.fits_elsewhere(&snapshot.sites, hostname)
     };
@@ -93,14 +113,10 @@ fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
         let found = components.find(|it| it.templates.iter().any(|one| is_so(&one.placement)));
         found.map(Component::title)
     };
-    let why = if let Some(title) = whose(&|one| one.assigned_by_kueue) {
-        format!("Kueue assigns pods of {title} to nodes (Topology-Aware Scheduling)")
-    } else if let Some(title) = whose(&strands) {
-        format!("pods of {title} fit on no other node")
-    } else {
-        return draft.status.avoid_nodes.push(hostname.to_owned());
-    };
-    draft.warn("NodeNotAvoided", format!("Node {node} is not avoided: {why}"));
+    if let Some(title) = whose(&|one| one.assigned_by_kueue) {
+        return Some(format!("Kueue assigns pods of {title} to nodes (Topology-Aware Scheduling)"));
+    }
+    whose(&strands).map(|title| format!("pods of {title} fit on no other node"))
 }
 
 /// The memory that the containers of a failed pod's pod set are to have; nothing where none grows.

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
-use crate::api::{ComponentStatus, PodSetSince, WaitFor, condition};
+use crate::api::{ComponentStatus, Phase, PodSetSince, WaitFor, condition};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{Component, Presence};
 
@@ -35,7 +35,7 @@ pub enum ComponentStage {
     Up,
 }
 
-/// How far a component is while the AppWrapper is Running.
+/// How far a component is while the AppWrapper is Running; in Resuming, the components of the first step are Up.
 pub fn standing(draft: &Draft<'_>, index: usize) -> ComponentStage {
     if is_recorded(draft, index) == Some(true) {
         return ComponentStage::Up;
@@ -46,13 +46,14 @@ pub fn standing(draft: &Draft<'_>, index: usize) -> ComponentStage {
         None => {}
     }
     // Nothing is written of it: an AppWrapper without an order, or of another controller.
-    let steps = &draft.facts.snapshot.policies.steps;
+    let snapshot = draft.facts.snapshot;
+    let steps = &snapshot.policies.steps;
     let step = steps.step(index);
     if step == 0 {
-        // an earlier version created it in the last step
-        let count = draft.facts.snapshot.components.len();
-        let is_late =
-            steps.have_rules() && (0..count).any(|other| is_recorded(draft, other) == Some(true));
+        // an earlier version created it in the last step; in Resuming, one is recorded before the others exist
+        let runs = snapshot.status.phase != Phase::Resuming && steps.have_rules();
+        let mut all = 0..snapshot.components.len();
+        let is_late = runs && all.any(|other| is_recorded(draft, other) == Some(true));
         if is_late { ComponentStage::Coming } else { ComponentStage::Up }
     } else if step > begun(draft) {
         ComponentStage::Later

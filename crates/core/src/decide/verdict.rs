@@ -21,7 +21,8 @@ pub struct Verdict {
     pub retries: Option<Retries>,
     /// Seconds until the next attempt may begin.
     pub retry_after_seconds: Option<i64>,
-    /// When this will be decided if nothing changes; only with [`VerdictAction::Wait`].
+    /// When this will be decided if nothing changes; only with [`VerdictAction::Wait`], or with [`VerdictAction::Deploy`]
+    /// while a creation keeps failing.
     pub deadline: Option<Timestamp>,
     /// Components that are created now, or first in the next phase: indexes.
     pub create: Vec<usize>,

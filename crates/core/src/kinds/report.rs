@@ -8,7 +8,8 @@ use crate::api::PodSet;
 use crate::snapshot::Report;
 
 /// Reads the status of a component's object, by the rules of its kind. What is absent or malformed says
-/// nothing, and so does a kind that is not known; of another version of a known kind, the outcome alone is read.
+/// nothing, and so does a kind that is not known; of another version of a known kind, the outcome alone is read, and of
+/// the MPI Operator's `MPIJob` whether its launcher waits for the workers.
 ///
 /// `pod_sets` are the component's, as recorded; their paths tell which index a replicated Job or a
 /// replica type has. [`Report::expected`] is filled for kinds that end, from the live object:
@@ -23,9 +24,18 @@ pub fn report(api_version: &str, kind: &str, pod_sets: &[PodSet], object: &Value
         report
     };
     match Kind::of_other_version(api_version, kind) {
-        Some(row) => Report { outcome: read(row).outcome, ..Report::default() },
+        Some(row) => Report {
+            outcome: read(row).outcome,
+            in_order: is_in_order(Object(object)),
+            ..Report::default()
+        },
         None => read(Kind::of(api_version, kind)),
     }
+}
+
+/// Whether an `MPIJob` of the MPI Operator, `kubeflow.org/v2beta1`, creates its launcher once all workers are ready.
+fn is_in_order(object: Object<'_>) -> bool {
+    object.text("/spec/launcherCreationPolicy") == "WaitForWorkersReady"
 }
 
 #[cfg(test)]
@@ -109,6 +119,31 @@ mod tests {
     }
 
     #[test]
+    fn the_message_of_a_kubeflow_job_says_that_it_was_too_old() {
+        let overdue = "Job x has failed because it was active longer than specified deadline";
+        let (said, completed) = ("2026-01-01T00:01:00Z", "2026-01-01T00:00:01Z");
+        for (message, completion, want) in [
+            (overdue, json!(completed), ("DeadlineExceeded", completed)),
+            (overdue, json!(null), ("DeadlineExceeded", said)),
+            ("it has reached the specified backoff limit", json!(completed), ("R", completed)),
+            ("a replica failed", json!("x"), ("R", said)),
+        ] {
+            let mut failed = condition("Failed", "True");
+            failed["message"] = json!(message);
+            failed["lastTransitionTime"] = json!(said);
+            let status = json!({"conditions": [failed], "completionTime": completion});
+            for kind in ["PyTorchJob", "MPIJob"] {
+                let want = Outcome::Failed {
+                    reason: want.0.to_owned(),
+                    message: message.to_owned(),
+                    at: want.1.parse().ok(),
+                };
+                assert_eq!(reported(kind, &status).outcome, want, "{kind} {status}");
+            }
+        }
+    }
+
+    #[test]
     fn the_failure_target_explains_a_failed_job() {
         let mut first = condition("FailureTarget", "True");
         first["reason"] = json!("PodFailurePolicy");
@@ -151,6 +186,23 @@ mod tests {
                 Outcome::Active | Outcome::Succeeded => want,
             };
             assert_eq!(reported("RayJob", &status).outcome, want, "{deployment} {job}");
+        }
+    }
+
+    #[test]
+    fn a_ray_job_that_tries_again_deletes_its_pods() {
+        for (deployment, failed, want) in [
+            ("", json!(null), false),
+            ("Initializing", json!(0), false),
+            ("Running", json!(1), false),
+            ("Retrying", json!(1), true),
+            ("", json!(1), true),
+            ("Initializing", json!(1), true),
+            ("Failed", json!(2), false),
+        ] {
+            let status = json!({"jobDeploymentStatus": deployment, "failed": failed});
+            assert_eq!(reported("RayJob", &status).deletes_pods, want, "{status}");
+            assert!(!reported("RayCluster", &status).deletes_pods, "{status}");
         }
     }
 
@@ -250,6 +302,95 @@ mod tests {
     }
 
     #[test]
+    fn restarts_that_do_not_count_leave_a_job_set_its_own() {
+        let uncounted = json!([{"action": "RestartJobSetAndIgnoreMaxRestarts"}]);
+        let of_jobs = json!([{"name": "a"}, {"name": "b", "jobRestartsCountTowardsMax": [0, 1]}]);
+        for (most, rules, status, open, none) in [
+            // 0 is left out of the status
+            (2, &uncounted, json!({"restarts": 2}), false, false),
+            (2, &uncounted, json!({"restarts": 5, "restartsCountTowardsMax": 1}), false, false),
+            (2, &uncounted, json!({"restarts": 5, "restartsCountTowardsMax": 2}), true, false),
+            (2, &json!(null), json!({"restarts": 2}), false, true),
+            // of single Jobs
+            (2, &json!(null), json!({"replicatedJobsStatus": of_jobs}), false, false),
+            (1, &json!(null), json!({"replicatedJobsStatus": of_jobs}), false, true),
+            (
+                2,
+                &json!(null),
+                json!({"restartsCountTowardsMax": 1, "replicatedJobsStatus": of_jobs}),
+                false,
+                true,
+            ),
+        ] {
+            let (mut object, pod_sets) = given("JobSet", &status);
+            object["spec"]["failurePolicy"] = json!({"maxRestarts": most, "rules": rules});
+            let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
+            assert_eq!(found.perhaps_unreplaced.contains(&0), open, "{most} {rules} {status}");
+            assert_eq!(found.backoff.contains_key(&0), none, "{most} {rules} {status}");
+        }
+    }
+
+    #[test]
+    fn some_kinds_create_a_pod_once_another_is_ready() {
+        const OF_JOB_SET: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+        const OF_LWS: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
+        type Row = (&'static str, fn(&mut Value), bool);
+        let rows: [Row; 13] = [
+            ("StatefulSet", |_| {}, false), // of one
+            ("StatefulSet", |it| it["spec"]["replicas"] = json!(2), true),
+            (
+                "StatefulSet",
+                |it| {
+                    it["spec"]["replicas"] = json!(2);
+                    it["spec"]["podManagementPolicy"] = json!("Parallel");
+                },
+                false,
+            ),
+            ("Deployment", |_| {}, false),
+            ("LeaderWorkerSet", |_| {}, false),
+            ("LeaderWorkerSet", |it| it["spec"]["startupPolicy"] = json!("LeaderCreated"), false),
+            ("LeaderWorkerSet", |it| it["spec"]["startupPolicy"] = json!("LeaderReady"), true),
+            ("LeaderWorkerSet", |it| it["metadata"]["annotations"][OF_LWS] = json!("zone"), true),
+            ("JobSet", |_| {}, false),
+            ("JobSet", |it| it["metadata"]["annotations"][OF_JOB_SET] = json!("zone"), true),
+            (
+                "JobSet",
+                |it| {
+                    it["metadata"]["annotations"][OF_JOB_SET] = json!("zone");
+                    it["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] =
+                        json!("true");
+                },
+                false,
+            ),
+            (
+                "JobSet",
+                |it| {
+                    let template = &mut it["spec"]["replicatedJobs"][1]["template"];
+                    template["metadata"]["annotations"][OF_JOB_SET] = json!("zone");
+                },
+                true,
+            ),
+            // of another version alone
+            (
+                "MPIJob",
+                |it| it["spec"]["launcherCreationPolicy"] = json!("WaitForWorkersReady"),
+                false,
+            ),
+        ];
+        for (kind, change, want) in rows {
+            let (mut object, pod_sets) = given(kind, &json!(null));
+            change(&mut object);
+            let api_version = object["apiVersion"].as_str().expect("it has one");
+            assert_eq!(report(api_version, kind, &pod_sets, &object).in_order, want, "{object}");
+        }
+        for (policy, want) in [("WaitForWorkersReady", true), ("AtStartup", false)] {
+            let object = json!({"spec": {"launcherCreationPolicy": policy}});
+            let found = report("kubeflow.org/v2beta1", "MPIJob", &[], &object);
+            assert_eq!(found.in_order, want, "{policy}");
+        }
+    }
+
+    #[test]
     fn a_replicated_job_that_waits_for_another_runs_nothing() {
         let status = |status: Value| json!({ "replicatedJobsStatus": [status] });
         let ready = status(json!({"name": "a", "ready": 1}));
@@ -300,6 +441,13 @@ mod tests {
             assert_eq!(running, [1, 1]);
         }
         assert_eq!(reported("TFJob", &json!(null)).unreplaced, [0, 1].into());
+        for policy in ["ExitCode", "OnFailure", "Never"] {
+            let (mut object, pod_sets) = given("MPIJob", &json!(null));
+            object["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = json!(policy);
+            let found = report("kubeflow.org/v1", "MPIJob", &pod_sets, &object);
+            assert_eq!(found.unreplaced, [0, 1].into(), "{policy}");
+            assert!(found.replaced_by_exit_code.is_empty(), "{policy}");
+        }
     }
 
     #[test]

@@ -37,6 +37,11 @@ impl<'a> Object<'a> {
         self.0.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether its metadata has an annotation.
+    pub(super) fn is_annotated(self, name: &str) -> bool {
+        !self.0["metadata"]["annotations"][name].is_null()
+    }
+
     /// The condition of a type, where it is True.
     pub(super) fn condition(self, kind: &str) -> Option<Self> {
         let mut conditions = self.array("/status/conditions").iter().map(Object);

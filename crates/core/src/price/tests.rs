@@ -94,10 +94,11 @@ fn given() -> impl Strategy<Value = Vec<Given>> {
 /// A status with everything in it that the bounds allow.
 #[expect(clippy::too_many_lines, reason = "every field of the status, once")]
 fn full(given: &[Given]) -> AppWrapperStatus {
-    let longest = given.iter().map(|each| &each.name).max_by_key(|name| stored_bytes(*name));
+    let titles = given.iter().map(|each| format!("{}/{}", each.kind, each.name));
+    let longest = titles.max_by_key(stored_bytes);
     let text = || Some(name(253));
     let failure = FailureRecord {
-        component: longest.cloned(),
+        component: longest,
         pod: text(),
         pod_uid: Some(name(36)),
         node: text(),

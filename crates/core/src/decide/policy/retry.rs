@@ -1,5 +1,6 @@
 //! Stage 5: the retry policies in force. Source: Armada retry policies.
 
+use super::category::Category;
 use super::failure_view::{self, FailureView};
 use super::{Case, Missing, Retry, Ruling, RulingAction, category};
 use crate::api::{Retries, RetryAction, RuleRef, RuleSource};
@@ -81,7 +82,9 @@ fn retries(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> R
     let limit = rule.and_then(|rule| rule.retry_limit).or(policy.retry_limit).unwrap_or(global);
     let own = Retries { used: count(case, policy, rule), limit };
     let all = Retries { used: case.global_used(), limit: global };
-    if mutations::is_present(Mutation::RuleLimitUnasked) { all } else { own.nearest(all) }
+    // what was counted already asks no limit of a rule: the restart is not counted under the rule either
+    let is_unasked = case.charged || mutations::is_present(Mutation::RuleLimitUnasked);
+    if is_unasked { all } else { own.nearest(all) }
 }
 
 fn retry(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> Retry {
@@ -123,7 +126,9 @@ fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
             // judged by the first container that failed, init containers too
             let view = FailureView { init: true, ..view };
             let category = category::name(&view, &case.facts.config.failure_categories);
-            names.contains(&category)
+            // where no pod failed and the component does not tell why, there is no category
+            let is_told = view.pod.is_some() || category != Category::Unknown.as_str();
+            is_told && names.contains(&category)
         }
     }
 }

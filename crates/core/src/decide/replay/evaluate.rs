@@ -268,7 +268,7 @@ impl<'a> Hearing<'a> {
         let policies = &self.ground.snapshot.policies;
         let name = self.evidence.record.component.as_deref()?;
         let components = self.ground.snapshot.components.iter();
-        let named = components.filter(|component| component.name == name).count();
+        let named = components.filter(|one| one.name == name || one.title() == name).count();
         if policies.failure.is_empty() && policies.pod_failure.is_empty() {
             return None;
         }

@@ -86,10 +86,8 @@ impl<'a> Evidence<'a> {
     ) -> Self {
         let at = attempt.failed_at.as_ref().map(|time| time.0);
         let happened = happened(attempt, record);
-        let component = snapshot
-            .components
-            .iter()
-            .position(|component| record.component.as_deref() == Some(&component.name));
+        let named = record.component.as_deref();
+        let component = named.and_then(|name| snapshot.component_named(name));
         let built_in = built_in(record, config);
         let mut evidence = Self {
             record,

@@ -280,6 +280,29 @@ fn whether_one_component_is_recreated_depends_on_the_others() {
 }
 
 #[test]
+fn the_component_of_a_failure_is_found_if_another_has_its_name() {
+    let rules = "failurePolicy: {rules: [\
+        {action: FailAppWrapper, targetComponents: [PyTorchJob/work]}, \
+        {action: RestartAppWrapperAndIgnoreMaxRestarts, targetComponents: [Job/work]}]}";
+    for (named, want) in [
+        ("Job/work", AttemptAction::RestartIgnoringLimit),
+        ("PyTorchJob/work", AttemptAction::Fail),
+    ] {
+        let component = Some(named.to_owned());
+        let record = FailureRecord { component, ..exited(3, "", "application") };
+        let mut world = recorded(given(Phase::Running), &[record]);
+        let mut other = world.snapshot.components[0].clone();
+        other.kind = "PyTorchJob".into();
+        world.snapshot.components.push(other);
+        let replay = replayed(&world.spec(rules));
+        let one = &replay.failures[0];
+        assert_eq!(one.action, Some(want), "{one:#?}");
+        let unsure = |text: &String| text.contains("components are named");
+        assert!(!one.assumptions.iter().any(unsure), "{one:#?}");
+    }
+}
+
+#[test]
 fn a_recorded_hang_is_one_again() {
     let by_pod = FailureRecord {
         reason: Some("Stalled".into()),

@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 
 use super::given::{World, at, given, pod};
-use crate::api::{Phase, condition};
+use crate::api::Phase;
+use crate::api::condition::{self, unhealthy};
 use crate::decide::edges::EDGES;
+use crate::decide::{Decision, VerdictAction};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence, Undetermined};
 
@@ -115,6 +117,13 @@ prop_compose! {
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// Whether something is decided at a deadline if nothing changes.
+pub fn waits(decision: &Decision) -> bool {
+    let verdict = &decision.verdict;
+    let is_refused = verdict.reason.as_deref() == Some(unhealthy::CREATE_FAILED);
+    verdict.action == VerdictAction::Wait || verdict.action == VerdictAction::Deploy && is_refused
 }
 
 proptest! {
@@ -270,11 +279,12 @@ proptest! {
     }
 
     #[test]
-    fn a_wait_and_only_a_wait_has_a_deadline(world in worlds(), second in 0_i64..5000) {
+    fn what_has_a_deadline_waits_or_tries_a_creation_again(
+        world in worlds(), second in prop_oneof![0_i64..100, 0_i64..5000],
+    ) {
         let decision = world.decide(second);
         if decision.ask == FreshRead::Nothing {
-            let waits = decision.verdict.action == crate::decide::VerdictAction::Wait;
-            prop_assert_eq!(waits, decision.verdict.deadline.is_some());
+            prop_assert_eq!(waits(&decision), decision.verdict.deadline.is_some());
             if let Some(deadline) = decision.verdict.deadline {
                 prop_assert!(deadline > at(second));
                 prop_assert!(decision.requeue.is_some_and(|requeue| requeue <= deadline));

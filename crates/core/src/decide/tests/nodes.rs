@@ -183,9 +183,14 @@ fn a_rule_restarts_at_once_only_where_the_node_will_not_be_back() {
 
 /// Two wrapped Pods on one node; a component that failed is created again.
 fn two_components() -> World {
+    on_one_node(&["Pod/a", "Pod/b"])
+}
+
+/// Two components, each with a pod on one node; one that failed is created again.
+fn on_one_node(components: &[&str]) -> World {
     use super::policies::build::{ready as up, running};
     let spec = "failurePolicy: {maxRestarts: 1, rules: [{action: RecreateComponent}]}";
-    let world = running(&["Pod/a", "Pod/b"]).with(up(0)).with(up(1)).spec(spec);
+    let world = running(components).with(up(0)).with(up(1)).spec(spec);
     let mut world = world.clone().written(&world.decide(2));
     world.snapshot.pods.iter_mut().for_each(|pod| pod.node = Some("node-1".into()));
     world
@@ -202,6 +207,35 @@ fn a_node_with_two_components_is_counted_once() {
     assert_eq!(second.verdict.action, VerdictAction::RecreateComponent, "no limit stops it");
     assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
     assert_eq!(second.status.attempts.iter().filter(|one| one.outcome.is_some()).count(), 2);
+}
+
+#[test]
+fn a_node_is_counted_once_also_if_components_share_a_name() {
+    let world = on_one_node(&["Pod/a", "Job/a:1"]);
+    let world = world.node("node-1", Some((Lost::Deleted, Some(at(100)))));
+    let first = world.decide(100);
+    assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
+    let failure = first.verdict.failure.as_ref().unwrap();
+    assert_eq!(failure.component.as_deref(), Some("Pod/a"));
+    let second = world.written(&first).decide(160);
+    assert_eq!(second.verdict.action, VerdictAction::RecreateComponent, "no limit stops it");
+    assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
+}
+
+#[test]
+fn what_a_node_was_counted_for_asks_no_limit_of_a_rule() {
+    let spec = "failurePolicy: {rules: [{action: RecreateComponent, targetComponents: [a]}]}";
+    let policy = "{rules: [{name: r, action: Retry, retryLimit: 1, onConditions: [NodeLost]}]}";
+    let world = on_one_node(&["Job/a:1", "Job/b:1"]).spec(spec);
+    let world = world.retry_policy("p", policy).used("p", "r", 1);
+    let world = world.node("node-1", Some((Lost::Deleted, Some(at(100)))));
+    let first = world.decide(160);
+    assert_eq!(first.verdict.action, VerdictAction::RecreateComponent);
+    assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
+    let second = world.written(&first).decide(161);
+    assert_eq!(second.verdict.action, VerdictAction::RestartIgnoringLimit);
+    assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
+    assert_eq!(second.status.retry_counts[0].count, 1);
 }
 
 /// The pod of another component that waits for its replacement does not make it free.

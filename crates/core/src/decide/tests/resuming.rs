@@ -3,7 +3,7 @@
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, Phase, condition};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{Component, CreationFailure, PodPhase, Presence};
+use crate::snapshot::{Component, CreationFailure, Outcome, PodPhase, Presence};
 
 /// The first of two Jobs has failed, and the second is refused for now.
 fn given_failed() -> World {
@@ -39,6 +39,36 @@ fn pods_that_are_ignored_meanwhile_are_counted_and_told() {
     assert_eq!((decision.next, decision.status.ignored_failures), (Phase::Resetting, 1));
     let told = |reason: &str| decision.events.iter().filter(|event| event.reason == reason).count();
     assert_eq!(told("IgnoredFailure"), 1);
+}
+
+/// The Job replaces its pod, which failed with code 3, and may succeed before the other one exists.
+#[test]
+fn a_pod_fails_the_appwrapper_also_before_all_components_exist() {
+    use PodPhase::{Failed, Running};
+    let fails = |code: i32| {
+        let codes = format!("onExitCodes: {{operator: In, values: [{code}]}}");
+        format!("podFailurePolicy: {{rules: [{{action: FailAppWrapper, {codes}}}]}}")
+    };
+    let world = || given_failed().says(Outcome::Active).pods(&[Failed]);
+    let steps = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+        {targetComponents: [work, other, done], waitForComponentsStatus: Succeeded}]}";
+    let mut beside = world();
+    let mut done = beside.snapshot.components[0].clone();
+    done.name = "done".into();
+    beside.snapshot.components.push(done);
+    let mut status = beside.snapshot.status.component_status[0].clone();
+    status.name = "done".into();
+    beside.snapshot.status.component_status.push(status);
+    let beside = beside.succeeds(2).spec(&format!("{}\n{steps}", fails(3)));
+    let replaced = world().pods(&[Failed, Running, Running]);
+    for (what, world, want) in [
+        ("it fails", world().spec(&fails(3)), Phase::Failed),
+        ("it was replaced", replaced.spec(&fails(3)), Phase::Failed),
+        ("another component of its step has succeeded", beside, Phase::Failed),
+        ("no rule is about it", world().spec(&fails(4)), Phase::Resuming),
+    ] {
+        assert_eq!(world.decide(21).next, want, "{what}");
+    }
 }
 
 #[test]

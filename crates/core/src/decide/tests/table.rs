@@ -1,7 +1,7 @@
 //! One row each of the tables of phases, health, deletion and policies.
 
 use super::given::{World, at, given};
-use crate::api::{AttemptAction, AttemptOutcome, Phase, condition};
+use crate::api::{AttemptAction, AttemptOutcome, Phase, PodSet, condition};
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::{Action, FreshRead, Orphan, Target};
 use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
@@ -221,6 +221,54 @@ fn the_table_of_health() {
     succeeded, most pods are gone                Running → Succeeded
     pods succeeded, the Job has not              Running: None
     ");
+}
+
+/// A `StatefulSet` creates a pod once the one before it is ready.
+#[test]
+fn each_pod_that_is_created_in_order_gives_the_next_a_warm_up() {
+    let world = |pods: &[PodPhase], in_order: bool| {
+        let mut world = given(Phase::Running).pods(pods).object(|o| o.report.in_order = in_order);
+        world.snapshot.components[0].pod_sets[0].replicas = Some(4);
+        world.snapshot.status.component_status[0].pod_sets[0].replicas = Some(4);
+        for (pod, second) in world.snapshot.pods.iter_mut().zip([0, 60, 120, 180]) {
+            pod.created = Some(at(second));
+        }
+        world
+    };
+    let found = |world: &World, second: i64| {
+        let decision = world.decide(second);
+        let conditions = &decision.status.conditions;
+        let unhealthy = condition::find(conditions, condition::UNHEALTHY);
+        let reason = unhealthy.filter(|one| one.status == "True").map(|one| one.reason.clone());
+        (decision.next, reason)
+    };
+    let too_few = || Some(condition::unhealthy::INSUFFICIENT_PODS_READY.to_owned());
+    for (pods, in_order, second, want) in [
+        (vec![Pending], true, 59, (Phase::Running, None)),
+        (vec![RunningPod, Pending], true, 119, (Phase::Running, None)),
+        (vec![RunningPod, RunningPod, Pending], true, 179, (Phase::Running, None)),
+        (vec![RunningPod, RunningPod, RunningPod, Pending], true, 239, (Phase::Running, None)),
+        (vec![RunningPod; 4], true, 240, (Phase::Running, None)),
+        // the last one does not come
+        (vec![RunningPod; 3], true, 419, (Phase::Running, None)),
+        (vec![RunningPod; 3], true, 420, (Phase::Running, too_few())),
+        (vec![RunningPod; 3], true, 480, (Phase::Resetting, too_few())),
+        // it came, and does not run
+        (vec![RunningPod, RunningPod, RunningPod, Pending], true, 479, (Phase::Running, None)),
+        (vec![RunningPod, RunningPod, RunningPod, Pending], true, 480, (Phase::Running, too_few())),
+        // no controller waits
+        (vec![RunningPod; 3], false, 60, (Phase::Running, too_few())),
+        (vec![RunningPod; 3], false, 120, (Phase::Resetting, too_few())),
+    ] {
+        assert_eq!(found(&world(&pods, in_order), second), want, "{pods:?} {in_order} {second}");
+    }
+    // workers wait for their leader, which is of another pod set
+    let mut world = world(&[RunningPod; 4], true);
+    let workers = PodSet { path: "template.spec.workers".into(), ..PodSet::default() };
+    world.snapshot.components[0].pod_sets.push(workers.clone());
+    world.snapshot.status.component_status[0].pod_sets.push(workers);
+    assert_eq!(found(&world, 479), (Phase::Running, None));
+    assert_eq!(found(&world, 480), (Phase::Running, too_few()));
 }
 
 impl World {

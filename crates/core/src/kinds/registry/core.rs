@@ -93,10 +93,10 @@ impl Rules for Job {
         report.backoff.insert(index, backoff_limit(object));
         let (parallelism, completions) = object.job_shape("/spec");
         let succeeded = object.count("/status/succeeded").unwrap_or(0);
-        report.is_succeeding = object.condition("SuccessCriteriaMet").is_some();
+        report.deletes_pods = object.condition("SuccessCriteriaMet").is_some();
         let expected = match completions {
             // it ends: what still runs is being deleted
-            _ if report.is_succeeding => Expected::default(),
+            _ if report.deletes_pods => Expected::default(),
             Some(completions) => {
                 // an index beyond its backoff limit is never completed
                 let given_up = indexes(object.text("/status/failedIndexes"));
@@ -143,7 +143,11 @@ impl Rules for Replicas {
         Ok(vec![pod_set("template.spec.template", count, &replicas, [])?])
     }
 
-    fn report(&self, _: Object<'_>, _: &[PodSet], _: &mut Report) {}
+    fn report(&self, object: Object<'_>, _: &[PodSet], report: &mut Report) {
+        let is_parallel = object.text("/spec/podManagementPolicy") == "Parallel";
+        let several = object.count("/spec/replicas").unwrap_or(1) > 1;
+        report.in_order = object.text("/kind") == "StatefulSet" && !is_parallel && several;
+    }
 }
 
 #[cfg(test)]

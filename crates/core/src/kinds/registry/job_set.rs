@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::super::infer::{pod_set, pods_per_job};
 use super::super::node::Node;
 use super::super::status::{JobCounts, Object, by_name};
@@ -14,6 +16,11 @@ const REPLICATED_JOBS: &str = "/spec/replicatedJobs";
 
 /// Label by which a JobSet numbers its Jobs.
 const JOBSET_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+
+/// Annotation of a JobSet or of the template of a replicated Job: each Job has a topology domain of its own.
+const EXCLUSIVE: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+/// Annotation beside it: the nodes are labelled already, and no pod waits.
+const BY_NODE_SELECTOR: &str = "alpha.jobset.sigs.k8s.io/node-selector";
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     api_version: "jobset.x-k8s.io/v1alpha2",
@@ -58,6 +65,7 @@ impl Rules for JobSet {
         let indexes = pod_set_indexes(pod_sets);
         let restarts = restarts(object);
         let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
+        report.in_order = is_exclusive(object);
         let mut earlier_are_up = true;
         for (number, job) in object.array(REPLICATED_JOBS).iter().map(Object).enumerate() {
             let name = job.text("/name");
@@ -66,6 +74,7 @@ impl Rules for JobSet {
             let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
             let Some(&index) = indexes.get(path.as_str()) else { continue };
             let template = job.0.get("template").map(Object);
+            report.in_order |= template.is_some_and(is_exclusive);
             match (restarts, template) {
                 (Restarts::None, Some(template)) => {
                     report.backoff.insert(index, spared(template));
@@ -92,6 +101,12 @@ impl Rules for JobSet {
     }
 }
 
+/// Whether a JobSet or the template of a Job of it has the other pods of a Job wait until the first of them has a node,
+/// which tells the topology domain of the Job: JobSet's webhook refuses them until then.
+fn is_exclusive(object: Object<'_>) -> bool {
+    object.is_annotated(EXCLUSIVE) && !object.is_annotated(BY_NODE_SELECTOR)
+}
+
 /// Whether a JobSet may create its Jobs again after one of them has failed.
 #[derive(Clone, Copy)]
 enum Restarts {
@@ -105,16 +120,27 @@ enum Restarts {
 
 fn restarts(object: Object<'_>) -> Restarts {
     let most = object.count("/spec/failurePolicy/maxRestarts").unwrap_or(0);
-    let counted = object.count("/status/restartsCountTowardsMax");
-    let used = counted.or_else(|| object.count("/status/restarts")).unwrap_or(0);
     let mut rules = object.array("/spec/failurePolicy/rules").iter().map(Object);
-    if used < most {
+    let has_uncounted = rules.any(|rule| rule.text("/action").ends_with("IgnoreMaxRestarts"));
+    let counted = object.count("/status/restartsCountTowardsMax");
+    // JobSet leaves 0 out; before 0.6 it knew no such rule, and counted every restart
+    let all = || object.count("/status/restarts").filter(|_| !has_uncounted);
+    let of_all = counted.or_else(all).unwrap_or(0);
+    if of_all.saturating_add(restarts_of_jobs(object)) < most {
         Restarts::Left
-    } else if rules.any(|rule| rule.text("/action").ends_with("IgnoreMaxRestarts")) {
+    } else if has_uncounted {
         Restarts::Uncounted
     } else {
         Restarts::None
     }
+}
+
+/// How often Jobs were restarted alone, as far as that counts towards the restarts of their JobSet.
+fn restarts_of_jobs(object: Object<'_>) -> i64 {
+    let of_jobs = object.array("/status/replicatedJobsStatus").iter();
+    let counts = of_jobs.filter_map(|one| one["jobRestartsCountTowardsMax"].as_array()).flatten();
+    let counts = counts.filter_map(Value::as_i64).filter(|count| *count > 0);
+    counts.fold(0, i64::saturating_add)
 }
 
 /// Whether a rule of the JobSet may fail it for a Job of this name, whatever restarts are left.

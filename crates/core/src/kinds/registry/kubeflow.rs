@@ -5,10 +5,14 @@ use super::super::node::Node;
 use super::super::status::Object;
 use super::{End, Error, Kind, Rules, pod_set_indexes};
 use crate::api::{PodSet, keys};
-use crate::snapshot::{Expected, Report};
+use crate::snapshot::{Expected, Outcome, Report};
 
 /// Label by which the Training Operator numbers the pods of a replica type.
 const KUBEFLOW_INDEX: &str = "training.kubeflow.org/replica-index";
+
+/// What the message says of a job that ran for longer than `activeDeadlineSeconds`, and the reason that other kinds give.
+const OVERDUE: &str = "active longer than specified deadline";
+const DEADLINE: &str = "DeadlineExceeded";
 
 pub(super) const KINDS: &[Kind] = &[
     // init-pytorch, in the workers
@@ -117,7 +121,7 @@ impl Rules for Replicated {
     }
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
-        report.outcome = object.verdict("Succeeded", &["Failed"]);
+        report.outcome = outcome(object);
         let specs = self.specs;
         let indexes = pod_set_indexes(pod_sets);
         for replica_type in self.types {
@@ -136,12 +140,28 @@ impl Rules for Replicated {
                 policy => policy,
             };
             match policy {
+                // an MPIJob creates no pod again that has failed
+                _ if specs == MPI.specs => _ = report.unreplaced.insert(index),
                 "Never" => _ = report.unreplaced.insert(index),
                 "ExitCode" => _ = report.replaced_by_exit_code.insert(index),
                 _ => {}
             }
         }
     }
+}
+
+/// How it ended. One that is too old or has failed too often deletes its pods first, and only then says that it failed, with
+/// the same reason whatever the cause: the time before the deletion is the time of its completion.
+fn outcome(object: Object<'_>) -> Outcome {
+    let mut outcome = object.verdict("Succeeded", &["Failed"]);
+    if let Outcome::Failed { reason, message, at } = &mut outcome {
+        let ended = object.text("/status/completionTime").parse().ok();
+        *at = [*at, ended].into_iter().flatten().min();
+        if message.contains(OVERDUE) {
+            DEADLINE.clone_into(reason);
+        }
+    }
+    outcome
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use crate::snapshot::Report;
 const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 /// Label by which a LeaderWorkerSet numbers its groups.
 const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+/// Annotation that gives each group a topology domain of its own, which the node of its leader tells.
+const EXCLUSIVE: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     api_version: "leaderworkerset.x-k8s.io/v1",
@@ -59,7 +61,11 @@ impl Rules for LeaderWorkerSet {
         ])
     }
 
-    fn report(&self, _: Object<'_>, _: &[PodSet], _: &mut Report) {}
+    /// The workers of a group may have to wait for their leader: until it is ready, or until it has a node.
+    fn report(&self, object: Object<'_>, _: &[PodSet], report: &mut Report) {
+        report.in_order =
+            object.text("/spec/startupPolicy") == "LeaderReady" || object.is_annotated(EXCLUSIVE);
+    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[RAY_CLUSTER],
         end: End::Never,
         adds_containers: true,
-        recreates: false,
+        // before 1.6.2, KubeRay creates a RayCluster again while a RayService is Terminating
+        recreates: true,
         reads: &[],
         rules: &Cluster { spec: &["spec", "rayClusterConfig"], is_job: false },
     },
@@ -63,6 +64,7 @@ impl Rules for Cluster {
     fn report(&self, object: Object<'_>, _: &[PodSet], report: &mut Report) {
         if self.is_job {
             report.outcome = ray_job(object);
+            report.deletes_pods = tries_again(object);
         }
     }
 
@@ -141,6 +143,14 @@ fn ray_job(object: Object<'_>) -> Outcome {
         }
         _ => Outcome::Active,
     }
+}
+
+/// Whether a RayJob whose job failed tries again: KubeRay deletes the cluster and makes another one. Pods of the old one may
+/// still end while the new one starts.
+fn tries_again(object: Object<'_>) -> bool {
+    let phase = object.text("/status/jobDeploymentStatus");
+    object.count("/status/failed").unwrap_or(0) > 0
+        && matches!(phase, "Retrying" | "" | "Initializing")
 }
 
 #[cfg(test)]

@@ -148,6 +148,8 @@ impl Rules for TrainJob {
         let any_goes_on = names.iter().flatten().any(goes_on);
         for (index, (set, name)) in pod_sets.iter().zip(&names).enumerate() {
             let Some(name) = name else { continue };
+            // its JobSet may fail at the first failure
+            report.perhaps_unreplaced.insert(index);
             let begun = counts(name, &["ready", "active", "succeeded", "failed"]) > 0;
             // the runtime may let it wait for a Job that goes on
             let waits = !begun && any_goes_on;
@@ -575,6 +577,7 @@ mod tests {
             let unstarted: Vec<usize> = found.unstarted.into_iter().collect();
             assert_eq!(unstarted == [1], want == [1, 0] && jobs[0]["active"] == 1, "{jobs}");
             assert_eq!(found.outcome, Outcome::Active);
+            assert_eq!(found.perhaps_unreplaced, [0, 1].into(), "its JobSet may fail");
         }
         for (kind, succeeded) in [("Complete", true), ("Failed", false)] {
             let condition = json!({"type": kind, "status": "True", "reason": "R", "message": "M"});

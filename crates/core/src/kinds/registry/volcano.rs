@@ -47,7 +47,11 @@ impl Rules for VolcanoJob {
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.outcome = outcome(object);
-        let begun = match object.text("/status/state/phase") {
+        let phase = object.text("/status/state/phase");
+        // Volcano creates no pod before the queue of the PodGroup admits it, nor one of a task before those that it names
+        let depends = |task: Object<'_>| !task.0["dependsOn"].is_null();
+        report.in_order = phase == "Pending" || object.array(TASKS).iter().map(Object).any(depends);
+        let begun = match phase {
             "" | "Pending" | "Running" => true,
             // its own restart, or its end: the pods are being deleted
             _ => false,
@@ -58,6 +62,8 @@ impl Rules for VolcanoJob {
         for (number, task) in object.array(TASKS).iter().map(Object).enumerate() {
             let path = format!("template.spec.tasks[{number}].template");
             let Some(&index) = indexes.get(path.as_str()) else { continue };
+            // a policy of the Job may end it at the first failure
+            report.perhaps_unreplaced.insert(index);
             let expected = if begun && has_started(object, task, &up) {
                 let replicas = task.count("/replicas").unwrap_or(0);
                 let succeeded = in_phase(object, task.text("/name"), "Succeeded");
@@ -174,6 +180,24 @@ mod tests {
             assert_eq!(found.outcome, want, "{phase}");
             let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
             assert_eq!(running, pods, "{phase}");
+        }
+    }
+
+    #[test]
+    fn its_queue_and_other_tasks_let_pods_wait() {
+        let depends = json!({"name": ["master"]});
+        for (phase, depends, want) in [
+            ("", &json!(null), false),
+            ("Pending", &json!(null), true),
+            ("Running", &json!(null), false),
+            ("Running", &depends, true),
+        ] {
+            let found = reported(|object| {
+                object["spec"]["tasks"][1]["dependsOn"] = depends.clone();
+                object["status"] = json!({"state": {"phase": phase}});
+            });
+            assert_eq!(found.in_order, want, "{phase} {depends}");
+            assert_eq!(found.perhaps_unreplaced, [0, 1].into(), "a policy may end it");
         }
     }
 

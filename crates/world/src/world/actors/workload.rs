@@ -36,9 +36,11 @@ pub fn find(store: &Store, uid: &str) -> Option<Arc<Object>> {
 /// The Workload of an AppWrapper, made where there is none; whether Kueue may admit it.
 pub(super) fn ensure(env: &mut Env<'_>, wrapper: &Object) -> bool {
     let found = find(env.store, &wrapper.uid).or_else(|| {
+        // as Kueue names it: another AppWrapper of that name may have left its own behind
+        let id: String = wrapper.uid.chars().take(8).collect();
         let value = json!({
             "metadata": {
-                "name": format!("wl-{}", wrapper.address.name),
+                "name": format!("appwrapper-{}-{id}", wrapper.address.name),
                 "labels": {"kueue.x-k8s.io/job-uid": &*wrapper.uid},
             },
             "spec": {"active": true},

@@ -73,6 +73,9 @@ fn stopped(scope: &Scope<'_>) -> Option<String> {
     let mut failures = 0;
     let reports = entries.iter().any(|entry| entry["progress"]["step"].is_i64());
     for (index, entry) in entries[..=until].iter().enumerate().rev() {
+        if entry["failedAt"].is_null() {
+            continue; // it was suspended
+        }
         let progressed = if reports {
             is_further(entry, &entries[..index])
         } else {
@@ -93,10 +96,10 @@ fn is_further(entry: &Value, earlier: &[Value]) -> bool {
     step(entry).is_some_and(|own| before.is_none_or(|before| before < own))
 }
 
-/// Whether the pods of an attempt were ready for so long. Times are in whole seconds.
+/// Whether the pods of an attempt were ready for so long before it failed. Times are in whole seconds.
 fn has_progressed(entry: &Value, progress_after: Duration) -> bool {
     let moment = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
-    let ended = moment(&entry["failedAt"]).or_else(|| moment(&entry["endedAt"]));
-    let (Some(ready), Some(ended)) = (moment(&entry["readyAt"]), ended) else { return false };
-    ready.checked_add(progress_after).is_ok_and(|progress| progress <= ended)
+    let (ready, failed) = (moment(&entry["readyAt"]), moment(&entry["failedAt"]));
+    let (Some(ready), Some(failed)) = (ready, failed) else { return false };
+    ready.checked_add(progress_after).is_ok_and(|progress| progress <= failed)
 }

@@ -209,7 +209,8 @@ fn final_is_final(scope: &Scope<'_>) -> Option<String> {
     let reason = attempt["failure"]["reason"].as_str()?;
     let own = &scope.wrapper.own;
     let name = attempt["failure"]["component"].as_str()?;
-    let part = own.parts.iter().position(|part| part.1 == name)?;
+    let is_it = |(kind, own): &(String, String)| own == name || format!("{kind}/{own}") == name;
+    let part = own.parts.iter().position(is_it)?;
     let wrapped_pod = own.parts[part].0 == "Pod" && attempt["failure"]["podUID"].is_string();
     let asked = attempt["rule"]["source"] != "podFailurePolicy" && wrapped_pod;
     let failed = scope.wrapper.failed_before.is_some() || is_recreation(scope);

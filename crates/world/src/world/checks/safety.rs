@@ -257,7 +257,9 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
 /// makes up for its failure.
 fn has_terminating_component(scope: &Scope<'_>, attempt: &Value) -> bool {
     let cause = &attempt["failure"];
-    let is_component = cause["pod"].is_string() && cause["pod"] == cause["component"];
+    let is_component = cause["pod"].as_str().is_some_and(|pod| {
+        cause["component"] == *pod || cause["component"] == format!("Pod/{pod}")
+    });
     let things = &scope.wrapper.things;
     let is_gone = cause["podUID"].as_str().is_some_and(|uid| things.get(uid).is_none());
     let components = scope.change.object.value["spec"]["components"].as_array();

@@ -98,6 +98,22 @@ fn while_pods_are_ready_restarts_are_given_back_on_time() {
 }
 
 #[test]
+fn a_pod_that_failed_interrupts_readiness_also_if_nobody_saw_it() {
+    // its Job has replaced it
+    let world = |failed_at| ready(0, 2).spec(OWN).with(failed(0).at(failed_at)).ready(0, 1);
+    for (failed_at, second, want) in [
+        (550, 700, None),
+        (550, 1149, None),
+        (550, 1150, Some(budget(0, 2, 1150))),
+        (600, 700, Some(budget(0, 2, 700))), // they were given back by then
+    ] {
+        let decision = world(failed_at).decide(second);
+        assert_eq!(decision.status.budget, want, "{failed_at} {second}");
+    }
+    assert_eq!(world(550).settled(700).decide(700).requeue, Some(at(1150)));
+}
+
+#[test]
 fn a_budget_is_never_more_than_was_counted() {
     let mut world = fails(ready(0, 1).spec("failurePolicy: {maxRestarts: 2}"), 20, 1, "n");
     world.snapshot.status.budget = Some(budget(7, 7, 0));
@@ -193,6 +209,18 @@ fn attempts_in_a_row_without_progress_stop() {
     let evidence = "stopWhen of failurePolicy fails the AppWrapper: \
                     3 attempts in a row failed before pods were running for 10m";
     assert!(unhealthy.message.ends_with(evidence), "{}", unhealthy.message);
+}
+
+#[test]
+fn a_suspended_attempt_makes_no_progress() {
+    let stop = "failurePolicy: {stopWhen: {attemptsWithoutProgress: 2}}";
+    let quick = (Some(0), 100, 1, "a");
+    let mut world = after(&[quick, quick], fails(ready(1000, 1).spec(stop), 1100, 1, "a"));
+    // ready at second 0, and suspended; its last pod is gone at second 900
+    let entry = &mut world.snapshot.status.attempts[1];
+    (entry.failed_at, entry.action, entry.failure) = (None, None, None);
+    (entry.outcome, entry.ended_at) = (Some(AttemptOutcome::Suspended), Some(Time(at(900))));
+    check(vec![("the attempts before and after failed", world, 1100, "Fail stopWhen")]);
 }
 
 #[test]

@@ -339,7 +339,7 @@ fn no_policy_is_asked_about_a_pod_that_its_job_deleted_because_it_succeeded() {
     };
     let succeeding = |world: World| {
         world.object_of(0, |object| {
-            object.report.is_succeeding = true;
+            object.report.deletes_pods = true;
             object.report.expected.insert(0, Expected::default());
         })
     };

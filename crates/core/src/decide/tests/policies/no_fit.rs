@@ -2,12 +2,12 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::build::{in_phase, pod_of, ready, running};
+use super::build::{check, in_phase, pod_of, ready, running};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, Requeue, condition};
 use crate::decide::tests::given::{World, at};
 use crate::decide::{Decision, VerdictAction};
 use crate::kueue::WaitForPodsReady;
-use crate::plan::{Action, Target};
+use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::workload::{Workload, WorkloadRead};
 use crate::snapshot::{Object, Pod, PodCondition, PodPhase, Presence};
 use crate::tuning::Period;
@@ -155,6 +155,25 @@ fn only_with_a_queue_and_only_while_a_pod_finds_no_node() {
     let capped =
         capped.config(|config| config.fault_tolerance.grace_maximum = Period::from_secs(60));
     assert_eq!(capped.says_at(20), "Wait 70");
+}
+
+#[test]
+fn an_overriding_policy_is_asked_before_on_no_fit() {
+    let policy = |action: &str| {
+        let rule = format!("{{name: r, action: {action}, onConditions: [Unschedulable]}}");
+        format!("{{override: true, rules: [{rule}]}}")
+    };
+    let world = |action: &str| unfit(HOLD).overriding("p", &policy(action));
+    check(vec![
+        ("the pod may still find a node", world("Fail"), 129, "Wait 130"),
+        ("it fails", world("Fail"), 130, "Fail retryPolicy/p/r#0"),
+        ("its Retry leaves it to onNoFit", world("Retry"), 130, "Hold"),
+        ("a user attached it", unfit(HOLD).retry_policy("p", &policy("Fail")), 130, "Hold"),
+    ]);
+    assert_eq!(world("Fail").ask(130).ask, FreshRead::Pods);
+    let attempts = world("Fail").decide(130).status.attempts;
+    let ended = (attempts[0].outcome, attempts[0].action);
+    assert_eq!(ended, (Some(AttemptOutcome::Failed), Some(AttemptAction::Fail)));
 }
 
 #[test]

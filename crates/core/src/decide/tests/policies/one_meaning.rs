@@ -377,6 +377,25 @@ fn an_overriding_policy_is_asked_before_anything_that_a_user_wrote() {
 }
 
 #[test]
+fn an_overriding_policy_is_asked_also_where_a_component_is_missing() {
+    let policy = "{override: true, rules: [\
+        {name: never, action: Fail, onExitCodes: {operator: In, values: [74]}}]}";
+    let missing = |world: World| world.component(1, |it| it.presence = Presence::Absent);
+    let with =
+        |code| missing(running(&["Job/work:1", "ConfigMap/cfg:0"]).with(failed(0).code(code)));
+    let over = |code| with(code).overriding("p", policy);
+    let (no, repaired) = ("Fail retryPolicy/p/never#0", "Restart retryLimit 0 of 3");
+    check(vec![
+        ("a pod failed", over(74), 21, no),
+        ("its Job would replace it", over(74).backoff(0, 6, 1), 21, no),
+        ("its Job failed", over(74).fails(0, "BackoffLimitExceeded", "", 20), 21, no),
+        ("it was replaced", over(74).ready(0, 1), 21, repaired),
+        ("no rule matches", over(1), 21, repaired),
+        ("a user attached it", with(74).retry_policy("p", policy), 21, repaired),
+    ]);
+}
+
+#[test]
 fn uncounted_restarts_have_a_limit() {
     let world = |used: i32, most: i32| {
         let world = running(&["Job/work:1"]).fails(0, "BackoffLimitExceeded", "", 20).spec(FREE);

@@ -323,6 +323,29 @@ fn the_pause_of_an_uncounted_recreation_is_that_of_its_component() {
 }
 
 #[test]
+fn components_of_one_name_have_pauses_of_their_own() {
+    let policy = "failurePolicy: {rules: [\
+        {action: RecreateComponent, targetComponents: [PyTorchJob/a]}, \
+        {action: RecreateComponentAndIgnoreMaxRestarts}]}";
+    let world = running(&["Job/a:1", "PyTorchJob/a:1"]).spec(policy).ready(0, 1).ready(1, 1);
+    let world = world.pod(1, |pod| pod.uid = "pod-of-1".into()).settled(2);
+    let failing =
+        |world: World, index| world.fails(index, "BackoffLimitExceeded", "", 20).settled(30);
+    let gone = gone(gone(failing(failing(world, 0), 1), 0, 40), 1, 50);
+    let failures = gone.snapshot.status.attempts.iter().filter_map(|one| one.failure.as_ref());
+    let names: Vec<_> = failures.map(|failure| failure.component.as_deref()).collect();
+    assert_eq!(names, [Some("Job/a"), Some("PyTorchJob/a")]);
+    let creates = |world: &World, second| {
+        let actions = world.decide(second).actions;
+        actions.into_iter().filter(|it| matches!(it, Action::Create(_))).collect::<Vec<_>>()
+    };
+    assert_eq!(creates(&gone, 51), [Action::Create(1)], "the PyTorchJob does not wait");
+    let alone = back(gone, 1, 60);
+    assert_eq!(alone.says_at(129), "Wait 130", "the Job does");
+    assert_eq!(creates(&alone, 130), [Action::Create(0)]);
+}
+
+#[test]
 fn components_that_pause_at_one_time_share_the_later_end() {
     let world = gone(gone(both(&[0, 2]), 0, 40), 2, 50);
     assert_eq!(world.says_at(139), "Wait 140");

@@ -253,6 +253,15 @@ fn deadline_exceeded_is_also_what_the_job_of_the_failure_says() {
 }
 
 #[test]
+fn a_failure_that_neither_pod_nor_component_tells_has_no_category() {
+    let rule = "onFailureCategory: [unknown]";
+    let silent = running(&["PyTorchJob/work:1"]).fails(0, "PyTorchJobFailed", "", 25);
+    assert_eq!(silent.decide(25).verdict.failure.unwrap().category, None);
+    assert!(!matches(rule, &silent));
+    assert!(matches(rule, &job(failed(0).code(0))), "a pod that does not tell");
+}
+
+#[test]
 fn deadline_exceeded_of_another_component_is_not_this_failure() {
     let rule = "onConditions: [DeadlineExceeded]";
     let other = || failed(1).because("DeadlineExceeded").at(22);

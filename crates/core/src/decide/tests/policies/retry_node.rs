@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::build::{failed, running};
-use crate::decide::tests::given::World;
+use crate::api::Phase;
+use crate::decide::tests::given::{World, given};
 use crate::snapshot::PodTemplate;
 use crate::snapshot::place::Site;
 
@@ -100,4 +101,22 @@ fn it_is_left_out_with_an_event_where_no_other_node_could_ever_take_the_pod() {
         .component(0, |component| component.templates[0].placement.assigned_by_kueue = true);
     assert!(avoided(&assigned).is_empty());
     assert!(told(&assigned).unwrap().contains("Topology-Aware Scheduling"));
+}
+
+#[test]
+fn what_is_avoided_is_asked_again_when_the_next_attempt_begins() {
+    for (nodes, want) in [
+        (&[][..], &["host-1"][..]), // they are not known
+        (&[("first", "host-1"), ("late", "host-2")], &["host-1"]),
+        (&[("first", "host-1")], &[]),
+        (&[("first", "host-1"), ("other", "host-1")], &[]),
+    ] {
+        let mut world = sites(given(Phase::Suspended).suspended(false).with_finalizer(), nodes);
+        world.snapshot.status.avoid_nodes = vec!["host-1".into()];
+        let decision = world.decide(25);
+        assert_eq!(decision.next, Phase::Resuming);
+        assert_eq!(decision.status.avoid_nodes, want, "{nodes:?}");
+        let told = decision.events.iter().any(|event| event.reason == "NodeNotAvoided");
+        assert_eq!(told, want.is_empty(), "{nodes:?}");
+    }
 }

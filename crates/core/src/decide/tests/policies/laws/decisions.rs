@@ -7,6 +7,7 @@ use super::worlds::{orderly, worlds};
 use crate::api::{Phase, RuleSource, WaitFor, condition};
 use crate::decide::edges::EDGES;
 use crate::decide::tests::given::World;
+use crate::decide::tests::laws::waits;
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Outcome, PodPhase};
@@ -218,8 +219,7 @@ proptest! {
             prop_assert!([Phase::Resuming, Phase::Running].contains(&from));
         }
         if decision.ask == FreshRead::Nothing {
-            let waits = decision.verdict.action == VerdictAction::Wait;
-            prop_assert_eq!(waits, decision.verdict.deadline.is_some());
+            prop_assert_eq!(waits(&decision), decision.verdict.deadline.is_some());
         }
         if matches!(decision.next, Phase::Resuming | Phase::Running | Phase::Resetting) {
             prop_assert!(condition::is_true(&decision.status.conditions, condition::QUOTA_RESERVED));
