@@ -55,16 +55,12 @@ pub enum Doubt {
 
 impl Doubt {
     /// Whether it may end without any event of the pod: a UID that is gone never comes back, and no owner
-    /// is added to a pod unseen. One may be added to its owner.
+    /// is added unseen.
     #[must_use]
     pub const fn may_change(self) -> bool {
         match self {
-            Self::NoOwner | Self::OwnerGone | Self::Outlived => false,
-            Self::Forbidden
-            | Self::UnknownKind
-            | Self::Unavailable
-            | Self::Unread
-            | Self::OwnerDetached => true,
+            Self::NoOwner | Self::OwnerGone | Self::Outlived | Self::OwnerDetached => false,
+            Self::Forbidden | Self::UnknownKind | Self::Unavailable | Self::Unread => true,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::mutations::{self, Mutation};
 const NAMESPACE_MAX: usize = 2_048;
 /// How many are remembered in all.
 const TOTAL_MAX: usize = 32_768;
-/// For how long it is believed that an owner cannot be told, or that nothing controls it.
+/// For how long it is believed that an owner cannot be told, or that its kind has no namespace.
 pub const DOUBT_FOR: Duration = Duration::from_mins(1);
 
 /// Answers by namespace and by all that a reference says. The oldest makes room for a new one.

@@ -358,11 +358,7 @@ async fn read(
 ) -> (Ancestor, Option<Duration>) {
     let unknown = |doubt, lasts| (Ancestor::Unknown(doubt), Some(lasts));
     match live::ancestor(sources.client, sources.live, namespace, owner).await {
-        // a controller may be set later
-        Ok(Ancestor::Exists(None)) => (Ancestor::Exists(None), Some(DOUBT_FOR)),
-        Ok(ancestor @ (Ancestor::Exists(Some(_)) | Ancestor::Gone | Ancestor::Unknown(_))) => {
-            (ancestor, None)
-        }
+        Ok(ancestor) => (ancestor, None),
         Err(Error::NoKind(_)) => unknown(Doubt::UnknownKind, DOUBT_FOR),
         // a Node or the like, which nothing in a namespace controls
         Err(Error::NotNamespaced(_)) => (Ancestor::Exists(None), Some(10 * DOUBT_FOR)),

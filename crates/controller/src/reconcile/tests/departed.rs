@@ -272,29 +272,6 @@ async fn a_component_that_has_lost_its_label_is_looked_at_again() {
     }
 }
 
-/// Somebody restores the owner reference of a Job that had lost it.
-#[tokio::test]
-async fn an_owner_without_a_controller_is_read_again() {
-    let is_controlled = Arc::new(AtomicBool::new(false));
-    let now = is_controlled.clone();
-    let context = serving(move |metadata| {
-        if !now.load(Ordering::SeqCst) {
-            metadata["ownerReferences"] = json!([]);
-        }
-    });
-    let (wrapper, attach) = (wrapper(Phase::Running, false, false), Attach::default());
-    let shown = Event::Apply(watched(&pod_of_job("Running", &json!({}))));
-    feed::Pods::default().take(&context.cache, shown);
-    let mut memory = ReconcileState::default();
-    for (second, controlled, ours) in [(0, false, 0), (59, true, 0), (60, true, 1)] {
-        is_controlled.store(controlled, Ordering::SeqCst);
-        memory.tick(Duration::from_secs(second));
-        let seen = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
-        let seen = seen.unwrap();
-        assert_eq!((seen.pods.len(), seen.undetermined.unsettled), (ours, ours == 0), "{second} s");
-    }
-}
-
 /// An orphaning deletion takes its owner away, while a finalizer keeps it.
 #[tokio::test]
 async fn a_component_that_was_seen_to_be_ours_is_so_until_it_is_gone() {
