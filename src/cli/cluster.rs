@@ -66,7 +66,7 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     let options =
         KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
     let file = match &args.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
+        Some(path) => Kubeconfig::read_from(path).map(without_empty),
         None => merged(&paths()),
     };
     let mut contexts = vec![];
@@ -125,17 +125,26 @@ fn paths() -> Vec<PathBuf> {
 /// # Errors
 /// A file cannot be read, or none exists.
 fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
-    // one that may not be seen is no missing one
-    let exist = paths.iter().filter(|path| path.try_exists().unwrap_or(true));
-    let all = exist.map(Kubeconfig::read_from).reduce(|all, next| all?.merge(next?));
-    match (all, paths.first()) {
+    let exist = paths.iter().filter(|path| {
+        // one that may not be seen is no missing one
+        path.try_exists().unwrap_or_else(|error| error.kind() != ErrorKind::NotADirectory)
+    });
+    let files = exist.map(|path| Kubeconfig::read_from(path).map(without_empty));
+    match (files.reduce(|all, next| all?.merge(next?)), paths.first()) {
         (Some(all), _) => all,
-        (None, Some(first)) => Kubeconfig::read_from(first),
-        (None, None) => Kubeconfig::read(),
+        (None, Some(first)) => Kubeconfig::read_from(first).map(without_empty),
+        (None, None) => Kubeconfig::read().map(without_empty),
     }
 }
 
-/// Whether there is no kubeconfig, or an empty one; only then, as in kubectl, a pod uses its own cluster.
+/// client-go writes an empty current context where there is none.
+fn without_empty(mut file: Kubeconfig) -> Kubeconfig {
+    file.current_context = file.current_context.filter(|name| !name.is_empty());
+    file
+}
+
+/// Whether there is no kubeconfig, or one without contexts; only then, a pod uses its own cluster. kubectl does so also
+/// where no context is current.
 fn is_missing(error: &KubeconfigError, contexts: &[String]) -> bool {
     match error {
         KubeconfigError::FindPath => true,
@@ -143,7 +152,6 @@ fn is_missing(error: &KubeconfigError, contexts: &[String]) -> bool {
             matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
         }
         KubeconfigError::CurrentContextNotSet => contexts.is_empty(),
-        KubeconfigError::LoadContext(name) => name.is_empty() && contexts.is_empty(),
         _ => false,
     }
 }
@@ -346,7 +354,6 @@ mod tests {
             (Kubeconfig::from_yaml("contexts: [").unwrap_err(), &contexts[..0], false),
             (KubeconfigError::CurrentContextNotSet, &contexts[..0], true),
             (KubeconfigError::CurrentContextNotSet, &contexts[..], false),
-            (KubeconfigError::LoadContext(String::new()), &contexts[..0], true),
             (KubeconfigError::LoadContext("b".to_owned()), &contexts[..0], false),
             (KubeconfigError::MissingClusterUrl, &contexts[..], false),
         ] {
@@ -360,12 +367,14 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let (first, second, wrong) = (folder.join("a"), folder.join("b"), folder.join("wrong"));
         let (missing, other) = (folder.join("missing"), folder.join("other"));
-        std::fs::write(&first, "contexts: [{name: a}]").unwrap();
+        std::fs::write(&first, "contexts: [{name: a}]\ncurrent-context: \"\"").unwrap();
         std::fs::write(&second, "contexts: [{name: a}, {name: b}]\ncurrent-context: b").unwrap();
         std::fs::write(&wrong, "contexts: [").unwrap();
-        let all = merged(&[missing.clone(), first.clone(), other.clone(), second]).unwrap();
+        let below = first.join("below");
+        let all = merged(&[missing.clone(), first.clone(), below, other.clone(), second]).unwrap();
         let names: Vec<&str> = all.contexts.iter().map(|context| context.name.as_str()).collect();
         assert_eq!((&names[..], all.current_context.as_deref()), (&["a", "b"][..], Some("b")));
+        assert_eq!(merged(std::slice::from_ref(&first)).unwrap().current_context, None);
         let error = merged(&[first, wrong]).unwrap_err();
         assert!(matches!(error, KubeconfigError::Parse(_)), "{error}");
         let error = merged(&[missing.clone(), other]).unwrap_err();

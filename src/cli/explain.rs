@@ -41,9 +41,9 @@ Examples:
   failure is recorded: where a rule needs more than that, the output states the assumption and the
   decision without it. Grace periods are not replayed.
 
-Exit codes: 0 done, 1 a negative answer: the webhook would deny the manifest, or a replay cannot be
-decided since a RetryPolicy cannot be read, 2 wrong usage, 3 the cluster could not be reached or
-answered with an error, such as a missing permission.";
+Exit codes: 0 done, 1 a negative answer, such as that there is no such AppWrapper, that the webhook
+would deny the manifest, or that a replay cannot be decided, 2 wrong usage, 3 the cluster could not
+be reached or answered with an error, such as a missing permission.";
 
 /// The examples as this program is called.
 fn examples() -> String {

@@ -242,7 +242,11 @@ fn runtime() -> Result<tokio::runtime::Runtime, Error> {
 
 /// Does work that waits for a cluster, on this thread.
 fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    runtime()?.block_on(work)
+    let runtime = runtime()?;
+    let done = runtime.block_on(work);
+    // a name that is still being resolved is not waited for
+    runtime.shutdown_background();
+    done
 }
 
 /// A usage error without the advice to pass an unknown flag as a value: no argument of ours begins with `-`.
@@ -271,7 +275,7 @@ fn with_order(mut error: clap::Error, words: &[String]) -> clap::Error {
     error
 }
 
-/// The command line with such flags at its end; none where no command comes after them.
+/// The command line with such flags at its end; none where it would be wrong there, too.
 fn reordered(words: &[String]) -> Option<String> {
     let mut rest = words;
     while let Some(first) = rest.first() {
@@ -285,9 +289,13 @@ fn reordered(words: &[String]) -> Option<String> {
         };
     }
     let early = &words[..words.len() - rest.len()];
-    let command = rest.first().filter(|_| !early.is_empty())?;
-    Cli::command().find_subcommand(command)?;
-    Some([rest, early].concat().join(" "))
+    if early.is_empty() || rest.is_empty() {
+        return None;
+    }
+    let line = [rest, early].concat();
+    let words = std::iter::once(program()).chain(line.iter().map(String::as_str));
+    Cli::command().try_get_matches_from(words).ok()?;
+    Some(line.join(" "))
 }
 
 /// Runs the command that the arguments name; clap itself ends the process on wrong usage, with 2.
@@ -360,6 +368,24 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_being_resolved_is_not_waited_for() {
+        let (end, ended) = std::sync::mpsc::channel();
+        let work = async {
+            let (start, started) = tokio::sync::oneshot::channel();
+            let resolve = move || {
+                start.send(()).unwrap();
+                ended.recv_timeout(std::time::Duration::from_secs(9))
+            };
+            tokio::task::spawn_blocking(resolve);
+            started.await.unwrap();
+            Ok(())
+        };
+        block_on(work).unwrap();
+        // fails where it has ended
+        end.send(()).unwrap();
+    }
+
+    #[test]
     fn the_commands_fit_together() {
         Cli::command().debug_assert();
         let mut command = Cli::command().bin_name("kubectl aw");
@@ -383,6 +409,8 @@ mod tests {
             ("--kubeconfig f describe a", Some("describe a --kubeconfig f")),
             ("--namespace team", None),
             ("-n team nothing", None),
+            ("-n team nodes", None),
+            ("--context c nodes", Some("nodes --context c")),
             ("-n", None),
             ("list -n team", None),
             ("--version", None),

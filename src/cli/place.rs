@@ -89,7 +89,7 @@ impl Place {
 }
 
 /// Whether the API server does not serve the kind: else it would name the object, or list none.
-fn is_unserved(error: &kube::Error) -> bool {
+pub(super) fn is_unserved(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let texts = ["404 page not found", "the server could not find the requested resource"];
     status.code == 404 && texts.iter().any(|text| status.message.starts_with(text))

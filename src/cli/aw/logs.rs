@@ -159,10 +159,10 @@ fn earlier(one: &One, failed: bool, attempt: i32) -> Option<String> {
     ))
 }
 
-/// That only the end of a log is shown.
+/// That only the end of a log is read.
 fn cut(log: &Log) -> String {
     let most = READ_BYTES_MAX >> 20;
-    format!("{}/{}: only the last {most} MiB of these lines is shown", log.pod, log.container)
+    format!("{}/{}: only the last {most} MiB of these lines is read", log.pod, log.container)
 }
 
 /// The log of a pod that failed: as it is, where the pod still exists; else what was kept.
@@ -278,6 +278,6 @@ mod tests {
         );
         assert_eq!(text(&logs[..1], false).to_string(), "one\n\\u{1b}[2Jtwo\n");
         assert_eq!(last_lines("a\nb\nc", 2), "b\nc");
-        assert_eq!(cut(&logs[0]), "a/main: only the last 1 MiB of these lines is shown");
+        assert_eq!(cut(&logs[0]), "a/main: only the last 1 MiB of these lines is read");
     }
 }

@@ -5,7 +5,7 @@ use kube::runtime::watcher::{self, Event};
 
 use super::super::Error;
 use super::super::cluster::unanswered;
-use super::super::place::{One, Place, appwrappers};
+use super::super::place::{One, Place, appwrappers, is_unserved};
 use super::super::term;
 use super::watch::relist::{Events, problem, watch};
 use crate::observe::live;
@@ -25,7 +25,8 @@ pub(super) struct Sights {
     uid: String,
     /// The list with which the watch begins had an object.
     listed: bool,
-    /// Why nothing is seen, since the last error.
+    /// Why nothing is seen, since the last error. Without a view, it was printed, and stays until a change is seen: a
+    /// watch that fails after each list has the same to say.
     note: Option<String>,
     /// A view shows the note.
     in_view: bool,
@@ -60,7 +61,10 @@ impl Sights {
         while let Some(event) = self.events.next().await {
             let event = match event {
                 Ok(event) => event,
-                Err(error) if is_unserved(&error) => return Ok(Sight::Gone),
+                // there is no such kind any more, and no object of it
+                Err(error) if request_error(&error).is_some_and(is_unserved) => {
+                    return Ok(Sight::Gone);
+                }
                 Err(error) => {
                     tolerate(&error)?;
                     self.tell(error);
@@ -76,11 +80,14 @@ impl Sights {
                     }
                 }
                 Event::Apply(seen) => {
+                    self.note = None;
                     if let Some(sight) = self.sight(seen) {
                         return Ok(sight);
                     }
                 }
-                Event::InitDone if self.listed => self.note = None,
+                Event::InitDone if self.listed => {
+                    self.note = self.note.take().filter(|_| !self.in_view);
+                }
                 Event::InitDone | Event::Delete(_) => return Ok(Sight::Gone),
             }
         }
@@ -117,11 +124,6 @@ impl Sights {
     }
 }
 
-/// Whether there is no such kind any more: then there is no object of it.
-fn is_unserved(error: &watcher::Error) -> bool {
-    request_error(error).and_then(live::code) == Some(404)
-}
-
 /// # Errors
 /// That of a watch which does not pass by itself: it ends the command.
 fn tolerate(error: &watcher::Error) -> Result<(), Error> {
@@ -149,14 +151,25 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn why_nothing_is_seen_is_noted_until_something_is() {
+    fn seen() -> RawObject {
         let object = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
             "spec": {"components": []}});
-        let seen = || serde_json::from_str::<RawObject>(&object.to_string()).unwrap();
-        let expired = || kube::Error::Service("the token has expired".into());
-        let api = |code: u16| {
-            kube::Error::Api(Status::failure("no such page", "r").with_code(code).boxed())
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn expired() -> kube::Error {
+        kube::Error::Service("the token has expired".into())
+    }
+
+    fn sights(events: Vec<watcher::Result<Event<RawObject>>>, in_view: bool) -> Sights {
+        let events = stream::iter(events).boxed();
+        Sights { events, uid: "u".to_owned(), listed: false, note: None, in_view }
+    }
+
+    #[tokio::test]
+    async fn why_nothing_is_seen_is_noted_until_something_is() {
+        let api = |code: u16, message: &str| {
+            kube::Error::Api(Status::failure(message, "r").with_code(code).boxed())
         };
         let events = vec![
             Err(watcher::Error::WatchFailed(expired())),
@@ -165,22 +178,40 @@ mod tests {
             Ok(Event::InitApply(seen())),
             Ok(Event::InitDone),
             Ok(Event::Apply(seen())),
-            Err(watcher::Error::InitialListFailed(api(404))),
-            Err(watcher::Error::InitialListFailed(api(403))),
+            Err(watcher::Error::InitialListFailed(api(404, "default backend - 404"))),
+            Ok(Event::Apply(seen())),
+            Err(watcher::Error::InitialListFailed(api(404, "404 page not found"))),
+            Err(watcher::Error::InitialListFailed(api(403, "forbidden"))),
         ];
-        let mut sights = Sights {
-            events: stream::iter(events).boxed(),
-            uid: "u".to_owned(),
-            listed: false,
-            note: None,
-            in_view: true,
-        };
+        let mut sights = sights(events, true);
         assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
         let note = sights.note().map(str::to_owned).unwrap_or_default();
         assert!(note.contains("the token has expired"), "{note}");
         assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
         assert_eq!(sights.note(), None);
+        assert!(matches!(sights.next().await, Ok(Sight::Is(_))), "behind a proxy");
         assert!(matches!(sights.next().await, Ok(Sight::Gone)), "without the kind");
         assert!(sights.next().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn without_a_view_a_note_stays_until_a_change_is_seen() {
+        for in_view in [true, false] {
+            let events = vec![
+                Err(watcher::Error::WatchFailed(expired())),
+                Ok(Event::Init),
+                Ok(Event::InitApply(seen())),
+                Ok(Event::InitDone),
+                Ok(Event::Init),
+                Ok(Event::InitApply(seen())),
+                Ok(Event::InitDone),
+                Ok(Event::Apply(seen())),
+            ];
+            let mut sights = sights(events, in_view);
+            for has_note in [true, !in_view, false] {
+                assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
+                assert_eq!(sights.note().is_some(), has_note, "in a view: {in_view}");
+            }
+        }
     }
 }
