@@ -99,6 +99,14 @@ impl Error {
         }
     }
 
+    /// The authorizer of the API server denied a write.
+    fn is_denied(&self) -> bool {
+        match self {
+            Self::Act(error) => error.is_denied(),
+            Self::Observe(_) => false,
+        }
+    }
+
     /// Another client wrote in between, or the object is gone: the watch will tell.
     fn is_stale(&self) -> bool {
         match self {
@@ -169,6 +177,7 @@ pub async fn reconcile(
     match done {
         Ok(requeue) => {
             memory.errors = 0;
+            memory.denied_since = None;
             memory.is_error_told = false;
             Ok(requeue)
         }
@@ -234,6 +243,9 @@ fn failed(
     error: Error,
 ) -> Error {
     memory.errors = memory.errors.saturating_add(1);
+    if !error.is_denied() {
+        memory.denied_since = None;
+    }
     memory.last_gap = Some(context.clock.around_now().1);
     let key = stored.key();
     let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };

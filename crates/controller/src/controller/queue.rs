@@ -115,7 +115,7 @@ impl Queue {
         self.0.changed.notify_one();
     }
 
-    /// An AppWrapper is gone: another of its name does not wait for what the API server said, or a panic did, of this one.
+    /// An AppWrapper is gone: another of its name does not inherit its pause, except for a moment.
     pub(super) fn forget(&self, key: &Key) {
         let now = self.now();
         self.schedule().forget(key, now);

@@ -39,13 +39,14 @@ pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
                         break;
                     }
                 }
-                refused_since = refused_since.filter(|_| !lists);
+                let is_long = begun.elapsed() >= ABSENT_AGAIN_AFTER;
+                refused_since = refused_since.filter(|_| !lists && !is_long);
                 let since = *refused_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= ABSENT_AGAIN_AFTER {
                     blind(&context, &queue, &kind);
                 }
                 // where lists alone are allowed, they stay rare
-                let is_brief = lists && begun.elapsed() < ABSENT_AGAIN_AFTER;
+                let is_brief = lists && !is_long;
                 let is_known = context.cache.sync(&kind) == Sync::Done;
                 if is_known && !is_brief { WATCH_AGAIN_AFTER } else { ABSENT_AGAIN_AFTER }
             }
@@ -61,6 +62,7 @@ pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
                     cause = telemetry::chain(&error),
                     "A kind cannot be watched."
                 );
+                refused_since = None;
                 WATCH_AGAIN_AFTER
             }
         };

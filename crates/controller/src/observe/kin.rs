@@ -16,6 +16,8 @@ use crate::snapshot::{Component, PodPhase};
 
 /// A pod that no watch shows any more is read again after this time, and then twice as long after each read.
 const READ_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(10));
+/// The longest pause while quota waits for such pods.
+const READ_SOON_AFTER: Duration = Duration::from_mins(1);
 /// The most objects between components and pods that are remembered; a chain through another is read again.
 const LINKS_MAX: usize = 10_000;
 
@@ -29,8 +31,7 @@ pub struct Kin {
     pods: BTreeMap<String, Box<Known>>,
     /// How many times its pods were compared with what is seen.
     round: u64,
-    /// The release of quota or a verdict waits for its pods: however long the pause of one, it is read again after the
-    /// shortest.
+    /// The release of quota or a verdict waits for its pods: however long the pause of one, it is read again after a minute.
     pub reads_soon: bool,
 }
 
@@ -73,7 +74,7 @@ struct Unseen {
 impl Unseen {
     /// How long until it is read again.
     fn left(&self, now: Duration, soon: bool) -> Duration {
-        let pause = if soon { self.pause.min(READ_AGAIN_AFTER.0) } else { self.pause };
+        let pause = if soon { self.pause.min(READ_SOON_AFTER) } else { self.pause };
         let passed = self.read_at.map(|at| now.saturating_sub(at));
         passed.map_or(Duration::ZERO, |passed| pause.saturating_sub(passed))
     }
@@ -289,12 +290,12 @@ mod tests {
         for _ in 0..7 {
             kin.exists("c", Some(record("c")), at(1000));
         }
-        assert!(kin.missing(&[], at(1010)).is_empty());
-        assert_eq!(kin.read_again_in(at(1010)), Some(at(590)));
+        assert!(kin.missing(&[], at(1060)).is_empty());
+        assert_eq!(kin.read_again_in(at(1060)), Some(at(540)));
         kin.reads_soon = true;
-        assert_eq!(kin.read_again_in(at(1004)), Some(at(6)));
-        assert!(kin.missing(&[], at(1009)).is_empty());
-        assert_eq!(uids(&kin.missing(&[], at(1010))), ["c"]);
+        assert_eq!(kin.read_again_in(at(1004)), Some(at(56)));
+        assert!(kin.missing(&[], at(1059)).is_empty());
+        assert_eq!(uids(&kin.missing(&[], at(1060))), ["c"]);
     }
 
     #[test]

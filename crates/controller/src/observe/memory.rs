@@ -96,9 +96,12 @@ pub struct ReconcileState {
     pub remarks: Option<Vec<String>>,
     /// Consecutive errors.
     pub errors: u32,
-    /// An event told of one of them.
+    /// Since when the authorizer of the API server has denied writes, where no reconcile has succeeded since, nor failed for
+    /// another reason.
+    pub denied_since: Option<Duration>,
+    /// An event told of one of the errors.
     pub is_error_told: bool,
-    /// When the last of them was.
+    /// When the last error was.
     pub last_gap: Option<Timestamp>,
     /// When what blocks a deletion was written last.
     pub blockers_named_at: Option<Timestamp>,

@@ -14,9 +14,9 @@ use crate::observe::{live, nodes};
 use crate::plan::Action;
 use crate::snapshot::Snapshot;
 
-/// After so many errors in a row, which take about half a minute, an API server denies a request for good: one that has just
-/// started denies what it allows a moment later.
-const DENIALS_MAX: u32 = 6;
+/// An API server that has denied a request for this time denies it for good: one that has just started denies what it allows a
+/// moment later.
+const DENIED_FOR: Duration = Duration::from_secs(30);
 
 /// What came of the actions of a decision.
 pub(super) enum Carried {
@@ -107,9 +107,13 @@ async fn suspend(
 }
 
 /// Whether a write is rejected however often it is made: what is remembered for an attempt. A denial of the authorizer is
-/// believed after [`DENIALS_MAX`].
-pub(super) fn is_rejected_for_good(error: &act::Error, memory: &ReconcileState) -> bool {
-    error.is_rejected_for_good() && (!error.is_denied() || memory.errors >= DENIALS_MAX)
+/// believed after [`DENIED_FOR`]; until then, the write is tried again.
+pub(super) fn is_rejected_for_good(error: &act::Error, memory: &mut ReconcileState) -> bool {
+    if !error.is_denied() {
+        return error.is_rejected_for_good();
+    }
+    let now = memory.now();
+    now.saturating_sub(*memory.denied_since.get_or_insert(now)) >= DENIED_FOR
 }
 
 /// The AppWrapper as our own write has made it.

@@ -70,7 +70,7 @@ pub(super) async fn switch(
             Ok(if active { Carried::GoOn } else { Carried::Later(WATCH_OVERDUE) })
         }
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(Carried::Later(ERROR_PAUSE.0)),
-        Err(error) if is_rejected_for_good(&error, memory) && !active => {
+        Err(error) if !active && is_rejected_for_good(&error, memory) => {
             tracing::warn!(
                 code = error.code(),
                 "Setting spec.active of the Workload was rejected."

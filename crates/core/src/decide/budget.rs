@@ -39,6 +39,9 @@ pub fn count(status: &mut AppWrapperStatus, more: i32) {
 /// is asked once that is stored.
 #[must_use]
 pub fn refill(draft: &mut Draft<'_>, until: Timestamp) -> bool {
+    if refills(&draft.status, draft.facts).is_empty() {
+        return false;
+    }
     // the status in the making may say already that the pods are not ready any more
     let stored = &draft.facts.snapshot.status;
     let Some(since) = ready_since(draft, stored) else { return false };

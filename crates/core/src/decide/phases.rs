@@ -303,8 +303,8 @@ fn has_trouble_coming(draft: &Draft<'_>) -> bool {
 /// A component that is not seen may be there all the same.
 struct Unsure;
 
-/// The first of the components that were created and have not succeeded, which is gone; or what an overriding RetryPolicy
-/// fails the AppWrapper for, of what failed beside it.
+/// The first of the components that were created and have not succeeded, which is gone; or what failed beside it, if an
+/// overriding RetryPolicy fails the AppWrapper for that.
 fn missing_component<'a>(
     draft: &Draft<'a>,
     judged: &Rc<Judged<'a>>,

@@ -327,7 +327,10 @@ fn waited_for_until(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Time
     }
     let own = attempts::pods(facts.snapshot)
         .filter(|pod| pod.component == Some(health.component) && !pod.gone);
-    let newest = own.filter_map(|pod| pod.created).max().map(|at| at.min(facts.now));
+    let created: Vec<Timestamp> = own.filter_map(|pod| pod.created).collect();
+    // one that is created again and again does not have the others waited for without end
+    let most = created.iter().fold(since, |at, _| warmup.after(at)).min(facts.now);
+    let newest = created.into_iter().max().map(|at| at.min(most));
     let grace = if is_missing { admission.max(warmup) } else { warmup };
     Some(grace.after(newest.map_or(since, |at| at.max(since))))
 }

@@ -20,6 +20,10 @@ enum Serves {
     Neither,
     /// The old version, to others.
     Forbidden,
+    /// The old version, but it cannot list.
+    Busy,
+    /// Nothing: it is unavailable.
+    Down,
 }
 
 /// A queue that leads to one named after its version; a watch lasts until it is refused.
@@ -32,9 +36,11 @@ async fn answer(serves: Arc<Mutex<Serves>>, request: Request<Body>) -> (u16, Val
         let now = *serves.lock().unwrap();
         match now {
             Serves::Forbidden if lists && is_old => Some(403),
-            Serves::Old | Serves::Forbidden => (!is_old).then_some(404),
+            Serves::Busy if lists => Some(503),
+            Serves::Old | Serves::Forbidden | Serves::Busy => (!is_old).then_some(404),
             Serves::New => is_old.then_some(404),
             Serves::Neither => Some(404),
+            Serves::Down => Some(503),
         }
     };
     while is_watch && refusal().is_none() {
@@ -96,6 +102,31 @@ async fn queues_stay_known_while_their_watch_is_refused_for_a_moment() {
         assert_eq!(kept, is_kept, "{then:?}");
         tokio::time::sleep(Duration::from_mins(2)).await;
         assert_eq!(known().as_deref(), leads_to, "{then:?}");
+        task.abort();
+    }
+}
+
+/// An API server that has just started may refuse what it allows a moment later, each time.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_before_an_outage_does_not_count_after_it() {
+    for outage in [Serves::Busy, Serves::Down] {
+        let serves = Arc::new(Mutex::new(Serves::Old));
+        let controller = Controller::new(client(&serves), Arc::new(SystemClock), Config::default());
+        let (context, queue) = (controller.context.clone(), controller.queue.clone());
+        let (kind, at) = (local_queues(), Key { namespace: "n".into(), name: "q".into() });
+        let task = tokio::spawn(watch(context.clone(), queue, kind.clone()));
+        for (then, seconds, is_known) in [
+            (Serves::Old, 120, true),
+            (Serves::Forbidden, 5, true),
+            (outage, 60, true),
+            (Serves::Forbidden, 10, true),
+            (Serves::Forbidden, 60, false),
+        ] {
+            *serves.lock().unwrap() = then;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            let known = context.cache.retry_source(&kind, &at);
+            assert_eq!(known.is_some(), is_known, "{outage:?}: {then:?} for {seconds} s");
+        }
         task.abort();
     }
 }

@@ -1,7 +1,8 @@
 //! What the API server does not tell, or denies, only for a while.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -11,16 +12,20 @@ use kube::client::Body;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
+use super::Play;
 use super::calls::{look, wrapper};
 use super::departed::watched;
 use crate::api::{Phase, keys};
 use crate::clock::ManualClock;
 use crate::config::Config;
+use crate::observe::cached_appwrapper::{Before, CachedAppWrapper};
 use crate::observe::feed;
+use crate::observe::kin::Place;
 use crate::observe::memory::ReconcileState;
+use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
 use crate::plan::FreshRead;
-use crate::reconcile::{Context, growth, workload};
+use crate::reconcile::{Context, failed, growth, workload};
 use crate::snapshot::workload::Workload;
 
 /// A context whose API server answers a method and a path so.
@@ -44,38 +49,73 @@ fn kind(api_version: &str, kind: &str, plural: &str) -> (u16, Value) {
     (200, json!({"groupVersion": api_version, "resources": [resource]}))
 }
 
+const BY_AUTHORIZER: &str = "workloads \"w\" is forbidden: User \"c\" cannot patch resource";
+const BY_WEBHOOK: &str = "admission webhook \"w\" denied the request: it is forbidden";
+
+/// A context whose API server answers each PATCH with this code and this message; 200 is no failure.
+fn patching(code: &Arc<AtomicU16>, message: &'static str) -> Context {
+    let code = code.clone();
+    answering(move |method, path| match (method, path, code.load(Ordering::Relaxed)) {
+        ("GET", "/apis/kueue.x-k8s.io/v1beta2", _) => {
+            kind("kueue.x-k8s.io/v1beta2", "Workload", "workloads")
+        }
+        ("PATCH", _, code) if code != 200 => failure(code, message),
+        _ => (200, json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "uid"}})),
+    })
+}
+
 /// An API server that has just started denies what it allows a moment later.
 #[tokio::test]
 async fn a_denial_is_for_good_only_after_a_while() {
-    let by_authorizer = "workloads \"w\" is forbidden: User \"c\" cannot patch resource";
-    let by_webhook = "admission webhook \"w\" denied the request: it is forbidden";
-    for (message, errors, is_for_good) in [
-        (by_authorizer, 0, false),
-        (by_authorizer, 5, false),
-        (by_authorizer, 6, true),
-        (by_webhook, 0, true),
+    for (message, errors, seconds, is_for_good) in [
+        (BY_AUTHORIZER, 0, vec![50], false),
+        (BY_AUTHORIZER, 6, vec![50], false), // they had other causes
+        (BY_AUTHORIZER, 1, vec![50, 79], false),
+        (BY_AUTHORIZER, 1, vec![50, 80], true),
+        (BY_WEBHOOK, 0, vec![50], true),
     ] {
-        let denied = Arc::new(Mutex::new(true));
-        let now = denied.clone();
-        let context = answering(move |method, path| match (method, path) {
-            ("GET", "/apis/kueue.x-k8s.io/v1beta2") => {
-                kind("kueue.x-k8s.io/v1beta2", "Workload", "workloads")
-            }
-            ("PATCH", _) if *now.lock().unwrap() => failure(403, message),
-            _ => (200, json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "uid"}})),
-        });
+        let code = Arc::new(AtomicU16::new(403));
+        let context = patching(&code, message);
         let wrapper = Arc::new(wrapper(Phase::Resetting, false, false));
         let workload = Workload { name: "w".to_owned(), ..Workload::default() };
         let mut memory = ReconcileState::default();
         memory.errors = errors;
-        let grown = growth::grow(&context, &mut memory, &wrapper, false).await;
-        assert_eq!((grown.is_ok(), memory.growth_refused.is_some()), (is_for_good, is_for_good));
+        let mut goes_on = false;
+        for second in seconds {
+            memory.tick(Duration::from_secs(second));
+            goes_on = growth::grow(&context, &mut memory, &wrapper, false).await.is_ok();
+        }
+        let is_refused = memory.growth_refused.is_some();
+        assert_eq!((goes_on, is_refused), (is_for_good, is_for_good), "{message}");
         let switched = workload::switch(&context, &mut memory, &wrapper, &workload, false).await;
         let is_refused = memory.workload_refused.is_some();
         assert_eq!((switched.is_ok(), is_refused), (is_for_good, is_for_good), "{message}");
-        *denied.lock().unwrap() = false;
+        code.store(200, Ordering::Relaxed);
         let again = growth::grow(&context, &mut memory, &wrapper, false).await;
         assert_eq!((again.is_ok(), memory.growth_refused.is_some()), (true, is_for_good));
+    }
+}
+
+/// An API server that starts again denies again for a moment.
+#[tokio::test]
+async fn a_denial_before_an_outage_does_not_count_after_it() {
+    let object = Play::of(&json!({"phase": "Resetting"}), false, false).object;
+    let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+    let (stored, _) = CachedAppWrapper::read(seen, &Before::default());
+    let wrapper = Arc::new(wrapper(Phase::Resetting, false, false));
+    for (between, is_for_good) in [(403, true), (503, false)] {
+        let code = Arc::new(AtomicU16::new(403));
+        let context = patching(&code, BY_AUTHORIZER);
+        let mut memory = ReconcileState::default();
+        for (second, now) in [(0, 403), (20, between), (40, 403)] {
+            code.store(now, Ordering::Relaxed);
+            memory.tick(Duration::from_secs(second));
+            let grown = growth::grow(&context, &mut memory, &wrapper, false).await;
+            if let Err(error) = grown {
+                failed(&context, &mut memory, &stored, error);
+            }
+        }
+        assert_eq!(memory.growth_refused.is_some(), is_for_good, "{between}");
     }
 }
 
@@ -136,5 +176,68 @@ async fn strangers_whose_owner_could_not_be_read_hold_nothing_back() {
             }
         }
         assert_eq!(lists.load(Ordering::Relaxed), 1, "{unread}");
+    }
+}
+
+/// A running pod of ours without a controller, known from before.
+fn known_pod(memory: &mut ReconcileState, labels: &Value) -> Value {
+    memory.kin.put_pod("uid-p", "p", &Place::default());
+    json!({"metadata": {"name": "p", "namespace": "ns", "uid": "uid-p", "labels": labels},
+        "status": {"phase": "Running"}})
+}
+
+#[tokio::test]
+async fn a_relabelled_pod_is_read_each_minute_where_quota_waits_for_it() {
+    for (phase, ask, again) in [
+        (Phase::Suspending, FreshRead::Nothing, 60),
+        (Phase::Resetting, FreshRead::Nothing, 60),
+        (Phase::Running, FreshRead::Nothing, 80),
+        (Phase::Running, FreshRead::Pods, 60),
+    ] {
+        let mut memory = ReconcileState::default();
+        let pod = known_pod(&mut memory, &json!({}));
+        let context = answering(move |_, path| match path {
+            "/api/v1/namespaces/ns/pods/p" => (200, pod.clone()),
+            "/api/v1/namespaces/ns/pods" => {
+                (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}))
+            }
+            _ => failure(404, "no"),
+        });
+        let (wrapper, attach) = (wrapper(phase, false, false), Attach::default());
+        for second in [0, 10, 30, 70] {
+            memory.tick(Duration::from_secs(second));
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+            assert_eq!(seen.pods.len(), 1, "{phase:?} {ask:?}");
+        }
+        let left = memory.pods_unseen_for();
+        assert_eq!(left, Some(Duration::from_secs(again)), "{phase:?} {ask:?}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_told_to_an_attempt_that_avoids_some() {
+    for (phase, avoids, is_told) in [
+        (Phase::Resetting, true, true),
+        (Phase::Suspended, true, true),
+        (Phase::Resetting, false, false),
+        (Phase::Running, true, false),
+    ] {
+        let context = answering(|_, _| failure(404, "no"));
+        let node: RawObject = serde_json::from_str(r#"{"metadata": {"name": "n"}}"#).unwrap();
+        let mut nodes = feed::Nodes::new(BTreeMap::new());
+        for event in [Event::Init, Event::InitApply(node), Event::InitDone] {
+            nodes.take(&context.cache, event);
+        }
+        let mut memory = ReconcileState::default();
+        let labels = json!({keys::APPWRAPPER: "aw", keys::APPWRAPPER_UID: "uid"});
+        let pod = known_pod(&mut memory, &labels);
+        feed::Pods::default().take(&context.cache, Event::Apply(watched(&pod)));
+        let (mut wrapper, attach) = (wrapper(phase, false, false), Attach::default());
+        if avoids {
+            wrapper.status.avoid_nodes = vec!["n".to_owned()];
+        }
+        let ask = FreshRead::Nothing;
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        assert_eq!((seen.pods.len(), !seen.sites.is_empty()), (1, is_told), "{phase:?} {avoids}");
     }
 }

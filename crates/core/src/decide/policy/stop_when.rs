@@ -103,9 +103,10 @@ fn without_progress<'a>(case: &Case<'a>, progress_after: Period) -> Vec<&'a Fail
     }
     failures.push(case.failure);
     for (index, entry) in entries.iter().enumerate().take(current).rev() {
-        // one that was suspended did not fail: how long its pods were there then says nothing
-        let failed = entry.failed_at.as_ref();
-        if failed.is_some_and(|failed| has_progressed(index, failed.0)) {
+        // how long the pods of a suspended attempt were there says nothing; how far they got does
+        let suspended = entry.ended_at.as_ref().filter(|_| is_reported(case));
+        let ended = entry.failed_at.as_ref().or(suspended);
+        if ended.is_some_and(|ended| has_progressed(index, ended.0)) {
             break;
         }
         let is_counted = match entry.action {

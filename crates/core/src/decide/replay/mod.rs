@@ -97,12 +97,13 @@ pub fn replay(facts: Facts<'_>) -> Replay {
     for attempt in &facts.snapshot.status.attempts {
         status.attempts.push(attempt.clone());
         let Some(failure) = &attempt.failure else { continue };
-        if attempt.outcome == Some(AttemptOutcome::NoFit) {
-            continue; // no policy decided about it
-        }
-        let is_refilled = refill(facts, &mut status, attempt);
+        let is_no_fit = attempt.outcome == Some(AttemptOutcome::NoFit);
+        let is_refilled = !is_no_fit && refill(facts, &mut status, attempt);
         let hearing = Hearing::of(facts, &status, attempt, failure);
         let judgement = hearing.judge();
+        if is_no_fit && !judgement.rule().is_some_and(|rule| rule.overrides) {
+            continue; // `onNoFit` decides about it
+        }
         let mut assumptions = hearing.assumptions(&judgement);
         if is_refilled {
             assumptions

@@ -262,6 +262,10 @@ fn each_pod_that_is_created_in_order_gives_the_next_a_warm_up() {
     ] {
         assert_eq!(found(&world(&pods, in_order), second), want, "{pods:?} {in_order} {second}");
     }
+    // one that is created again and again: each pod that exists gives the others one warm-up
+    let again = world(&[Pending, RunningPod], true).pod(1, |pod| pod.created = Some(at(3000)));
+    assert_eq!(found(&again, 899).1, None);
+    assert_eq!(found(&again, 3001), (Phase::Resetting, too_few()));
     // workers wait for their leader, which is of another pod set
     let mut world = world(&[RunningPod; 4], true);
     let workers = PodSet { path: "template.spec.workers".into(), ..PodSet::default() };

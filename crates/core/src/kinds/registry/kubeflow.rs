@@ -50,6 +50,8 @@ struct Replicated {
     none_of: Option<&'static str>,
     /// The restart policy of a replica type that has none.
     restart_policy: &'static str,
+    /// Whether it creates a pod again that has failed, where the restart policy says so.
+    replaces: bool,
 }
 
 const PYTORCH: Replicated = Replicated {
@@ -57,12 +59,14 @@ const PYTORCH: Replicated = Replicated {
     types: &["Master", "Worker"],
     none_of: None,
     restart_policy: "OnFailure",
+    replaces: true,
 };
 const TENSORFLOW: Replicated = Replicated {
     specs: "tfReplicaSpecs",
     types: &["Chief", "Master", "PS", "Worker", "Evaluator"],
     none_of: None,
     restart_policy: "Never",
+    replaces: true,
 };
 /// Of `v1` alone, not the MPI Operator's `v2beta1`.
 const MPI: Replicated = Replicated {
@@ -70,24 +74,28 @@ const MPI: Replicated = Replicated {
     types: &["Launcher", "Worker"],
     none_of: Some("Worker"),
     restart_policy: "Never",
+    replaces: false,
 };
 const XGBOOST: Replicated = Replicated {
     specs: "xgbReplicaSpecs",
     types: &["Master", "Worker"],
     none_of: None,
     restart_policy: "Never",
+    replaces: true,
 };
 const PADDLE: Replicated = Replicated {
     specs: "paddleReplicaSpecs",
     types: &["Master", "Worker"],
     none_of: None,
     restart_policy: "OnFailure",
+    replaces: true,
 };
 const JAX: Replicated = Replicated {
     specs: "jaxReplicaSpecs",
     types: &["Worker"],
     none_of: None,
     restart_policy: "Never",
+    replaces: true,
 };
 
 impl Replicated {
@@ -140,8 +148,7 @@ impl Rules for Replicated {
                 policy => policy,
             };
             match policy {
-                // an MPIJob creates no pod again that has failed
-                _ if specs == MPI.specs => _ = report.unreplaced.insert(index),
+                _ if !self.replaces => _ = report.unreplaced.insert(index),
                 "Never" => _ = report.unreplaced.insert(index),
                 "ExitCode" => _ = report.replaced_by_exit_code.insert(index),
                 _ => {}

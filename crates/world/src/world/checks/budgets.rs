@@ -73,7 +73,7 @@ fn stopped(scope: &Scope<'_>) -> Option<String> {
     let mut failures = 0;
     let reports = entries.iter().any(|entry| entry["progress"]["step"].is_i64());
     for (index, entry) in entries[..=until].iter().enumerate().rev() {
-        if entry["failedAt"].is_null() {
+        if entry["failedAt"].is_null() && !reports {
             continue; // it was suspended
         }
         let progressed = if reports {

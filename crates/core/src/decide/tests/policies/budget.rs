@@ -3,7 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::build::{check, failed, running};
-use crate::api::{Attempt, AttemptAction, AttemptOutcome, Budget, FailureRecord, condition};
+use crate::api::{
+    Attempt, AttemptAction, AttemptOutcome, AttemptProgress, Budget, FailureRecord, condition,
+};
 use crate::decide::tests::given::{World, at};
 
 /// A Job that is ready since a second, with so many counted restarts.
@@ -220,7 +222,20 @@ fn a_suspended_attempt_makes_no_progress() {
     let entry = &mut world.snapshot.status.attempts[1];
     (entry.failed_at, entry.action, entry.failure) = (None, None, None);
     (entry.outcome, entry.ended_at) = (Some(AttemptOutcome::Suspended), Some(Time(at(900))));
-    check(vec![("the attempts before and after failed", world, 1100, "Fail stopWhen")]);
+    check(vec![("the attempts before and after failed", world.clone(), 1100, "Fail stopWhen")]);
+    // unless its pods reported that they got further
+    let mut world = world.spec(
+        "{progress: {stallAfter: 1h}, failurePolicy: {stopWhen: {attemptsWithoutProgress: 2}}}",
+    );
+    for (entry, step) in world.snapshot.status.attempts.iter_mut().zip([100, 5000, 5000]) {
+        entry.progress = Some(AttemptProgress {
+            at: Time(at(50)),
+            step: Some(step),
+            percent: None,
+            checkpoint: None,
+        });
+    }
+    check(vec![("it got to a later step", world, 1100, "Restart retryLimit 1 of 3")]);
 }
 
 #[test]
