@@ -145,6 +145,8 @@ pub struct Flight {
     pub status_writes: u32,
     /// A call of it was struck by a fault.
     pub hurt: bool,
+    /// Two processes believed that they led when one of its calls came: what it has read since may be overtaken.
+    pub doubtful: bool,
     /// What it has read since its last write, by path, with " 404" behind what was not found.
     pub listed: BTreeSet<String>,
     /// It can go on.
@@ -423,6 +425,7 @@ impl Replica {
             calls: 0,
             status_writes: 0,
             hurt: false,
+            doubtful: false,
             listed: BTreeSet::new(),
             woken: Arc::new(Woken(AtomicBool::new(true))),
         };

@@ -24,7 +24,7 @@ impl World {
         if !self.faults_on && act.does_harm() && !calm {
             return;
         }
-        self.trace.detail(|| act.to_string().chars().take(600).collect());
+        self.trace.detail(|| act.to_string().chars().take(60000).collect());
         if let Some(fault) = act.fault() {
             self.coverage.fault(fault);
         }

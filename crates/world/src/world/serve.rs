@@ -46,11 +46,11 @@ impl World {
         self.hash_of_calls = mix_text(mix(self.hash_of_calls, call.body.len() as u64), &call.uri);
         self.trace.note(self.elapsed, call_name(&call), short(&call.uri), &[index as u64]);
         let fate = self.fate(number, &call);
-        let doubtful = self.is_doubtful();
-        if fate != Fate::Served
-            && let Some(flight) = self.replicas[index].flights.get_mut(key)
-        {
-            flight.hurt = true;
+        let mut doubtful = self.is_doubtful();
+        if let Some(flight) = self.replicas[index].flights.get_mut(key) {
+            flight.hurt |= fate != Fate::Served;
+            flight.doubtful |= doubtful;
+            doubtful = flight.doubtful;
         }
         match fate {
             Fate::Served => self.answer(index, key, &call, doubtful),

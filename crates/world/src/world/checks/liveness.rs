@@ -169,9 +169,11 @@ fn inactive(scope: &EndScope<'_>) -> Option<String> {
     })
 }
 
+/// What lost its owner, as in an orphaning deletion, and was then forgotten holds it until somebody deletes that.
 fn deleted(scope: &EndScope<'_>) -> Option<String> {
     scope.find(|wrapper, _| {
-        wrapper.state.deleting.then(|| format!("deleted, but in {:?}", wrapper.state.phase))
+        let stays = wrapper.state.deleting && wrapper.things.values().all(|thing| !thing.unproven);
+        stays.then(|| format!("deleted, but in {:?}", wrapper.state.phase))
     })
 }
 

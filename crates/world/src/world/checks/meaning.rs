@@ -6,7 +6,7 @@ use super::policies::{conditions_reason, is_failure};
 use super::{Check, Invariant, Scope, Violation};
 use crate::decide::orders::{Told, dispute};
 use crate::snapshot::lost::Lost;
-use crate::world::oracle::decided;
+use crate::world::oracle::{Thing, decided};
 
 /// The invariants of decisions, after every change.
 pub const MEANING: &[Invariant<Check>] = &[
@@ -57,6 +57,12 @@ fn lost_is_a_failure(scope: &Scope<'_>) -> Option<String> {
         return None;
     }
     let thing = scope.wrapper.things.get(failure["podUID"].as_str()?)?;
+    // what is decided about another component that lost pods with the node may be graver
+    let is_lost_too =
+        |other: &Thing| other.pod && other.part != thing.part && other.node == thing.node;
+    if scope.wrapper.things.values().any(is_lost_too) {
+        return None;
+    }
     let (index, _) = scope.wrapper.own.rule_of_lost(thing.part?, thing.set())?;
     let rule = &attempt["rule"];
     let unasked = match rule["source"].as_str()? {

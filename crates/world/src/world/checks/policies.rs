@@ -9,9 +9,9 @@ use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::sim::Verb;
 use crate::world::moment;
-use crate::world::oracle::decided;
 use crate::world::oracle::own::Said;
 use crate::world::oracle::retry::Delay;
+use crate::world::oracle::{State, decided};
 
 /// The invariants of policies.
 pub const POLICIES: &[Invariant<Check>] = &[
@@ -54,9 +54,10 @@ fn was_active(scope: &Scope<'_>) -> bool {
 
 /// The write ends the attempt because of a failure, and another is to come.
 fn is_restart(scope: &Scope<'_>) -> bool {
-    let after = scope.wrapper.state.phase;
+    let State { phase: after, inactive, .. } = scope.wrapper.state;
     let anew = || after == Phase::Suspending && pending(&scope.change.object.value).is_some();
-    was_active(scope) && (after == Phase::Resetting || anew())
+    // where the annotation active is false, it ends because of that
+    was_active(scope) && !inactive && (after == Phase::Resetting || anew())
 }
 
 pub(super) fn is_failure(scope: &Scope<'_>) -> bool {
