@@ -84,21 +84,21 @@ fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     let Some(node) = problem.pod.and_then(|pod| pod.node.as_ref()) else { return };
     let site = snapshot.sites.iter().find(|site| site.name == *node);
     let hostname = site.map_or(node.as_str(), |site| site.hostname());
-    match why_not_avoided(snapshot, hostname) {
-        Some(why) => draft.warn("NodeNotAvoided", format!("Node {node} is not avoided: {why}")),
-        None => draft.status.avoid_nodes.push(hostname.to_owned()),
-    }
+    avoid_unless_stranded(draft, node, hostname.to_owned());
 }
 
 /// An attempt begins: a node is avoided no longer if the other ones that its pods fit on have gone since the failure.
 pub fn recheck_avoided_nodes(draft: &mut Draft<'_>) {
     for hostname in std::mem::take(&mut draft.status.avoid_nodes) {
-        match why_not_avoided(draft.facts.snapshot, &hostname) {
-            Some(why) => {
-                draft.warn("NodeNotAvoided", format!("Node {hostname} is not avoided: {why}"));
-            }
-            None => draft.status.avoid_nodes.push(hostname),
-        }
+        avoid_unless_stranded(draft, &hostname.clone(), hostname);
+    }
+}
+
+/// Avoids a node by its hostname, or says why not.
+fn avoid_unless_stranded(draft: &mut Draft<'_>, node: &str, hostname: String) {
+    match why_not_avoided(draft.facts.snapshot, &hostname) {
+        Some(why) => draft.warn("NodeNotAvoided", format!("Node {node} is not avoided: {why}")),
+        None => draft.status.avoid_nodes.push(hostname),
     }
 }
 

@@ -55,9 +55,9 @@ fn was_active(scope: &Scope<'_>) -> bool {
 /// The write ends the attempt because of a failure, and another is to come.
 fn is_restart(scope: &Scope<'_>) -> bool {
     let State { phase: after, inactive, .. } = scope.wrapper.state;
-    let anew = || after == Phase::Suspending && pending(&scope.change.object.value).is_some();
+    let grows = || after == Phase::Suspending && pending(&scope.change.object.value).is_some();
     // where the annotation active is false, it ends because of that
-    was_active(scope) && !inactive && (after == Phase::Resetting || anew())
+    was_active(scope) && !inactive && (after == Phase::Resetting || grows())
 }
 
 pub(super) fn is_failure(scope: &Scope<'_>) -> bool {

@@ -331,16 +331,16 @@ fn components_of_one_name_have_pauses_of_their_own() {
     let world = world.pod(1, |pod| pod.uid = "pod-of-1".into()).settled(2);
     let failing =
         |world: World, index| world.fails(index, "BackoffLimitExceeded", "", 20).settled(30);
-    let gone = gone(gone(failing(failing(world, 0), 1), 0, 40), 1, 50);
-    let failures = gone.snapshot.status.attempts.iter().filter_map(|one| one.failure.as_ref());
+    let both_gone = gone(gone(failing(failing(world, 0), 1), 0, 40), 1, 50);
+    let failures = both_gone.snapshot.status.attempts.iter().filter_map(|one| one.failure.as_ref());
     let names: Vec<_> = failures.map(|failure| failure.component.as_deref()).collect();
     assert_eq!(names, [Some("Job/a"), Some("PyTorchJob/a")]);
     let creates = |world: &World, second| {
         let actions = world.decide(second).actions;
         actions.into_iter().filter(|it| matches!(it, Action::Create(_))).collect::<Vec<_>>()
     };
-    assert_eq!(creates(&gone, 51), [Action::Create(1)], "the PyTorchJob does not wait");
-    let alone = back(gone, 1, 60);
+    assert_eq!(creates(&both_gone, 51), [Action::Create(1)], "the PyTorchJob does not wait");
+    let alone = back(both_gone, 1, 60);
     assert_eq!(alone.says_at(129), "Wait 130", "the Job does");
     assert_eq!(creates(&alone, 130), [Action::Create(0)]);
 }
