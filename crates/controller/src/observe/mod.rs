@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use kube::Client;
 
-use crate::api::{Phase, keys};
+use crate::api::{Phase, condition, keys};
 use crate::config::Autopilot;
 use crate::plan::FreshRead;
 use crate::snapshot::{Component, End, Node, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
@@ -219,8 +219,10 @@ async fn presence(
         // while everything is being deleted, only what is seen counts: a deleted object would stay here
         None if creates => {
             let recorded = component.recorded.as_deref();
-            let departed = memory.departed.object(&kind, [seen.as_deref(), recorded]).cloned();
-            departed.or_else(|| memory.recently_created(index).cloned())
+            let uids = [seen.as_deref(), recorded];
+            let departed =
+                memory.departed.object(&kind, uids).filter(|_| !was_deleted(wrapper, index));
+            departed.or_else(|| memory.recently_created(index)).cloned()
         }
         None => None,
     };
@@ -304,6 +306,15 @@ fn newest(read: Result<Option<Presence>, Error>, cached: Presence) -> Result<Pre
         Err(error) if error.code() == Some(403) => Ok(cached),
         Err(error) => Err(error),
     }
+}
+
+/// Whether it is written that a component was deleted, to be created again: its end was decided about, perhaps by a leader
+/// of which this process knows only that.
+pub(super) fn was_deleted(wrapper: &Wrapper, index: usize) -> bool {
+    let status = wrapper.status.component_status.get(index);
+    let deployed =
+        status.and_then(|it| condition::find(&it.conditions, condition::RESOURCES_DEPLOYED));
+    deployed.is_some_and(|condition| condition.status == "False")
 }
 
 /// What was deleted since the last look is decided about, if anything is.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Sources;
 use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
 use super::assemble::{self, Sorted, Wrapper, kind_of};
 use super::cache::{Key, KindKey};
@@ -16,6 +15,7 @@ use super::owners::DOUBT_FOR;
 use super::pod_cache::{CachedPods, NAMED_MAX, NotOurs};
 use super::pod_record::PodRecord;
 use super::records::Controller;
+use super::{Sources, was_deleted};
 use crate::api::Phase;
 use crate::kinds::Kind;
 use crate::mutations::{self, Mutation};
@@ -101,7 +101,8 @@ pub async fn classify(
         }
     }
     if !memory.departed.is_empty() {
-        ours.extend(memory.departed.pods(&ours));
+        let is_of_it = |pod: &Pod| pod.component.is_some_and(|index| was_deleted(wrapper, index));
+        ours.extend(memory.departed.pods(&ours).into_iter().filter(|pod| !is_of_it(pod)));
         ours.sort_by(|one, other| one.name.cmp(&other.name));
     }
     Ok(Found { pods: ours, undetermined, orphans })

@@ -70,6 +70,12 @@ fn conditions(status: &AppWrapperStatus, component: Option<usize>) -> &[Conditio
     }
 }
 
+/// What the condition of a component, or of the AppWrapper, names.
+fn named_so_far(status: &AppWrapperStatus, component: Option<usize>) -> &str {
+    let old = condition::find(conditions(status, component), condition::DELETING_RESOURCES);
+    old.map_or("", |old| old.message.as_str())
+}
+
 /// One sentence that names what is waited for.
 pub(super) fn waiting_for(Blockers { named, more, .. }: &Blockers) -> String {
     let first = named.join(", ");
@@ -88,9 +94,7 @@ pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
 /// The same of one component, or of all.
 pub(super) fn blockers_of(draft: &Draft<'_>, component: Option<usize>) -> Blockers {
     let snapshot = draft.facts.snapshot;
-    let conditions = conditions(&draft.status, component);
-    let old = condition::find(conditions, condition::DELETING_RESOURCES);
-    let message = old.map_or("", |old| old.message.as_str());
+    let message = named_so_far(&draft.status, component);
     let is_of = |index: Option<usize>| component.is_none() || component == index;
     let mut pods: Vec<&Pod> = snapshot.pods.iter().filter(|pod| is_of(pod.component)).collect();
     // of few pods only: the message may be anybody's, and long
@@ -141,6 +145,14 @@ fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
 pub(super) fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
     let named: Vec<String> = named.iter().take(NAMED_MAX).map(doubtful).collect();
     Blockers { more: count.saturating_sub(named.len()), named, ..Blockers::default() }
+}
+
+/// The pods whose owner cannot be determined, where a component is gone that one of them may belong to.
+pub(super) fn blockers_beside(draft: &Draft<'_>, index: usize) -> Blockers {
+    let message = named_so_far(&draft.status, Some(index));
+    let all = undetermined(&draft.facts.snapshot.undetermined);
+    let is_message_current = all.named.iter().any(|it| message.contains(it.as_str()));
+    Blockers { component: Some(index), is_message_current, ..all }
 }
 
 /// The first pod whose owner cannot be determined.

@@ -41,7 +41,7 @@ pub fn advance(here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, 
         } else if draft.facts.snapshot.answered < FreshRead::Gone {
             draft.ask(FreshRead::Gone);
             return Err(here.stay());
-        } else if !undetermined::hold_back_component(draft) {
+        } else if !undetermined::hold_back_component(draft, index) {
             steps::begin(draft, &[index]);
             begin_pause(draft, index);
         }

@@ -6,9 +6,13 @@
 
 use std::time::Duration;
 
-use super::blockers::{blockers, name_blockers, undetermined, waiting_for};
-use super::deletion;
+use k8s_openapi::jiff::Timestamp;
+
+use super::blockers::{
+    Blockers, blockers, blockers_beside, name_blockers, undetermined, waiting_for,
+};
 use super::draft::Draft;
+use super::{deletion, steps};
 use crate::api::condition::{self, deleting};
 use crate::mutations::{self, Mutation};
 use crate::tuning::Period;
@@ -22,26 +26,29 @@ pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
     if count == 0 || mutations::is_present(Mutation::OrphanedPodIsGone) {
         return false;
     }
-    let blockers = blockers(draft);
-    let named_from = deletion::named_from(draft, deletion::deleting_since(draft));
-    if draft.facts.now < named_from {
-        draft.look_again(named_from);
-    } else {
-        name_blockers(draft, &blockers, deleting::UNDETERMINED);
-    }
-    draft.verdict.message = waiting_for(&blockers);
-    ask_again(draft);
+    name_from(draft, &blockers(draft), deletion::deleting_since(draft));
     true
 }
 
-/// Whether any are left after everything that is known of a component is gone that is to be recreated.
-pub(super) fn hold_back_component(draft: &mut Draft<'_>) -> bool {
-    let found = &draft.facts.snapshot.undetermined;
-    if found.count == 0 {
+/// Names them once the deletion that began at a moment takes long.
+fn name_from(draft: &mut Draft<'_>, blockers: &Blockers, since: Timestamp) {
+    let named_from = deletion::named_from(draft, since);
+    if draft.facts.now < named_from {
+        draft.look_again(named_from);
+    } else {
+        name_blockers(draft, blockers, deleting::UNDETERMINED);
+    }
+    draft.verdict.message = waiting_for(blockers);
+    ask_again(draft);
+}
+
+/// Whether any are left after everything that is known of a component is gone that is to be recreated; if that takes long,
+/// names them.
+pub(super) fn hold_back_component(draft: &mut Draft<'_>, index: usize) -> bool {
+    if draft.facts.snapshot.undetermined.count == 0 {
         return false;
     }
-    draft.verdict.message = waiting_for(&undetermined(found));
-    ask_again(draft);
+    name_from(draft, &blockers_beside(draft, index), steps::since(draft, index));
     true
 }
 

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::PAST;
 use super::calls::{JOBS, context, listing, look, server, wrapper};
-use crate::api::{Phase, keys};
+use crate::api::{ComponentStatus, Phase, condition, keys};
 use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::observe::UNWATCHED_AGAIN_AFTER;
@@ -105,6 +105,38 @@ fn show_job(context: &Context, wrapper: &Wrapper) {
     let kind = kind_of(&wrapper.components[0]);
     let job: RawObject = serde_json::from_str(&owned("b", &json!({})).to_string()).unwrap();
     context.cache.put_object(&kind, ObjectRecord::of(&job, &kind.api_version, &kind.kind));
+}
+
+/// Another leader has decided about its end, and deletes it.
+#[tokio::test]
+async fn what_is_created_again_is_not_seen_once_more() {
+    let (attach, ask) = (Attach::default(), FreshRead::Nothing);
+    for (status, is_seen) in [("True", true), ("False", false)] {
+        let context = context(&server(&[]), Duration::ZERO);
+        let mut wrapper = wrapper(Phase::Running, false, false);
+        let mut component = ComponentStatus::default();
+        let (kind, reason) = (condition::RESOURCES_DEPLOYED, "Recreating");
+        let now = Timestamp::UNIX_EPOCH;
+        condition::set(&mut component.conditions, kind, status == "True", reason, "", now);
+        wrapper.status.component_status = vec![component; 2];
+        let mut jobs = feed::Objects::new(kind_of(&wrapper.components[0]));
+        let failed = json!([{"type": "Failed", "status": "True"}]);
+        let job: RawObject = serde_json::from_str(
+            &owned("b", &json!({"status": {"conditions": failed}})).to_string(),
+        )
+        .unwrap();
+        let mut pods = feed::Pods::default();
+        jobs.take(&context.cache, Event::Apply(job.clone()));
+        pods.take(&context.cache, Event::Apply(watched(&pod_of_job("Failed", &json!({})))));
+        let mut memory = ReconcileState::default();
+        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        jobs.take(&context.cache, Event::Delete(job));
+        let deletion = json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0});
+        pods.take(&context.cache, Event::Delete(watched(&pod_of_job("Failed", &deletion))));
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        let found = (seen.components[1].ours().is_some(), seen.pods.len());
+        assert_eq!(found, (is_seen, usize::from(is_seen)), "{status}");
+    }
 }
 
 #[tokio::test]

@@ -97,7 +97,11 @@ fn comes_to_rest(scope: &EndScope<'_>) -> Option<String> {
 fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
     scope.find(|wrapper, object| {
         let state = wrapper.state;
-        if state.deleting || state.suspend || state.inactive {
+        if state.deleting
+            || state.suspend
+            || state.inactive
+            || waits_for_lost(scope, wrapper, object)
+        {
             return None;
         }
         match state.phase {
@@ -117,11 +121,35 @@ fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
     })
 }
 
+/// Whether a component waits for a pod that lost its owner before the controller could read whose it was, and the status says
+/// so: it is not created beside such a pod until somebody deletes that.
+fn waits_for_lost(scope: &EndScope<'_>, wrapper: &Wrapper, object: &Value) -> bool {
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let components = items(&object["status"]["componentStatus"]);
+    let is_named = components.iter().any(|status| {
+        let mut conditions = items(&status["conditions"]).into_iter();
+        conditions.any(|one| one["reason"] == "UndeterminedPods" && one["status"] == "True")
+    });
+    let is_recorded =
+        |uid: &Value| components.iter().any(|it| items(&it["podOwners"]).contains(uid));
+    let is_lost = |uid: &Arc<str>| {
+        let owner = scope.store.by_uid(uid).and_then(|pod| pod.controller());
+        let uid = owner.map(|owner| &owner["uid"]);
+        let exists =
+            |uid: &Value| uid.as_str().is_some_and(|uid| scope.store.by_uid(uid).is_some());
+        uid.is_none_or(|uid| !exists(uid) && !is_recorded(uid))
+    };
+    is_named && wrapper.things.iter().filter(|(_, thing)| thing.pod).any(|(uid, _)| is_lost(uid))
+}
+
 /// A step that has not begun waits for one that has not got far enough; nothing is on its way.
 fn steps_go_on(scope: &EndScope<'_>) -> Option<String> {
-    scope.find(|wrapper, _| {
+    scope.find(|wrapper, object| {
         let Wrapper { own, components, state, .. } = wrapper;
         if state.phase != Phase::Running || state.deleting || state.suspend || state.inactive {
+            return None;
+        }
+        if waits_for_lost(scope, wrapper, object) {
             return None;
         }
         if !components.coming.is_empty() || !components.going.is_empty() {

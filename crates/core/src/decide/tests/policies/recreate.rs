@@ -5,7 +5,7 @@ use crate::api::{AttemptOutcome, Phase, condition};
 use crate::decide::VerdictAction;
 use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead, Target};
-use crate::snapshot::{CreationFailure, Object, Pod, PodPhase, Presence};
+use crate::snapshot::{CreationFailure, Object, Pod, PodPhase, Presence, Undetermined};
 use crate::tuning::Period;
 
 const POLICY: &str = "failurePolicy: {rules: [{name: again, action: RecreateComponent}]}";
@@ -274,6 +274,31 @@ fn what_keeps_a_component_from_going_is_named() {
     assert_eq!(torn_down.status.since.unwrap().deleting.map(|it| it.0), Some(at(640)));
     let gone = without_b(world).answered(FreshRead::Gone).decide(650);
     assert_eq!(named(&gone.status), None);
+}
+
+#[test]
+fn a_pod_that_may_be_of_a_component_that_is_gone_is_named() {
+    let mut world = without_b(stuck(600).settled(31)).answered(FreshRead::Gone);
+    let named = vec![("b-x".to_owned(), "its owner is gone".to_owned())];
+    world.snapshot.undetermined = Undetermined { count: 1, named, ..Undetermined::default() };
+    let early = world.decide(39);
+    assert_eq!((early.actions.len(), early.requeue), (0, Some(at(40))));
+    let decision = world.decide(40);
+    let conditions = &decision.status.component_status[1].conditions;
+    let found = condition::find(conditions, condition::DELETING_RESOURCES).unwrap();
+    let pod = "Pod/b-x, which has the labels of this AppWrapper (its owner is gone)";
+    let said = ("True", "UndeterminedPods", format!("Waiting for {pod}"));
+    assert_eq!((found.status.as_str(), found.reason.as_str(), found.message.clone()), said);
+    assert_eq!((decision.events[0].reason, &decision.events[0].message), (said.1, &said.2));
+    let mut world = world.written(&decision);
+    let again = world.decide(50);
+    assert_eq!((&again.status, again.events.len()), (&world.snapshot.status, 0), "said once");
+    world.snapshot.undetermined = Undetermined::default();
+    let status = world.decide(60).status;
+    assert!(
+        condition::find(&status.component_status[1].conditions, condition::DELETING_RESOURCES)
+            .is_none()
+    );
 }
 
 /// Jobs `a`, which is recreated uncounted, `b`, counted, and `c`, uncounted; those of these indexes fail one after the other.
