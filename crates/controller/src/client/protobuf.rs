@@ -63,8 +63,12 @@ pub fn json(document: &Bytes) -> Result<Vec<u8>, Malformed> {
     text.pop();
     let at = text.len();
     match kind.as_str() {
-        "Pod" => serde_json::to_writer(&mut text, &Pod::decode(raw)?)?,
-        "PodList" => serde_json::to_writer(&mut text, &PodList::decode(raw)?)?,
+        "Pod" => serde_json::to_writer(&mut text, &Pod::decode(raw)?.lean())?,
+        "PodList" => {
+            let PodList { metadata, items } = PodList::decode(raw)?;
+            let items = items.into_iter().map(Pod::lean).collect();
+            serde_json::to_writer(&mut text, &PodList { metadata, items })?;
+        }
         "Status" => serde_json::to_writer(&mut text, &Status::decode(raw)?)?,
         _ => return Err(Malformed::Kind(kind)),
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::core::ApiResource;
 use serde::{Deserialize, Deserializer};
@@ -66,6 +67,15 @@ struct LeanPodMeta {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
+    managed_fields: Vec<LeanManagedFields>,
+}
+
+/// When a subresource was written.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanManagedFields {
+    subresource: String,
+    time: Option<Time>,
 }
 
 /// The labels of [`keys`] that a pod of an AppWrapper has.
@@ -195,16 +205,20 @@ impl PodRecord {
         let safe_to_force_delete = annotations.safe_to_force_delete.as_deref() == Some("true");
         let progress = annotations.progress.as_deref().map(progress::parse);
         let version = metadata.resource_version.take();
+        let status_written = metadata.status_written();
         let created = metadata.creation_timestamp.take().map(|time| time.0);
         let due_to_go = metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let grace = metadata.deletion_grace_period_seconds;
         let identity = metadata.identity();
         let resources = spec.resources();
         let sidecars = spec.sidecars();
-        let containers = containers(status.init_container_statuses, true)
+        let containers: Vec<Container> = containers(status.init_container_statuses, true)
             .map(|one| Container { restartable: sidecars.contains(one.name.as_str()), ..one })
             .chain(containers(status.container_statuses, false))
             .collect();
+        // a pod without containers was rejected by its kubelet
+        let started = status.start_time.map(|time| time.0);
+        let failed_by = status_written.filter(|_| !containers.is_empty()).or(started);
         let is_over = due_to_go.is_some()
             && grace == Some(0)
             && identity.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
@@ -228,7 +242,7 @@ impl PodRecord {
             due_to_go,
             deletion_requested: identity.deletion_requested,
             created,
-            started: status.start_time.map(|time| time.0),
+            failed_by: failed_by.filter(|_| phase == PodPhase::Failed),
             reason: status.reason,
             message: status.message.map(trimmed),
             conditions,
@@ -257,6 +271,12 @@ impl LeanPod {
 }
 
 impl LeanPodMeta {
+    /// When its status was written last.
+    fn status_written(&self) -> Option<Timestamp> {
+        let of_status = self.managed_fields.iter().filter(|one| one.subresource == "status");
+        of_status.filter_map(|one| Some(one.time.as_ref()?.0)).max()
+    }
+
     fn identity(self) -> Identity {
         let LeanLabels { appwrapper, appwrapper_uid, attempt, pod_set: _ } = self.labels;
         Identity {
@@ -398,7 +418,6 @@ fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<I
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
@@ -469,6 +488,30 @@ mod tests {
             let kept: Vec<&str> =
                 record.pod.conditions.iter().map(|one| one.kind.as_str()).collect();
             assert_eq!(kept, want, "{phase} {due}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_failed_had_failed_when_its_status_was_written() {
+        let written =
+            |subresource: &str, second: &str| json!({"subresource": subresource, "time": second});
+        let [start, early, late] = ["00", "10", "20"].map(|it| format!("2026-01-01T00:00:{it}Z"));
+        let writes = json!([
+            written("status", &early), written("status", &late), {"time": "2026-01-01T00:00:30Z"},
+        ]);
+        let one = json!([{"name": "c", "state": {"terminated": {"exitCode": 1}}}]);
+        for (phase, writes, containers, want) in [
+            ("Failed", &writes, &one, Some(&late)),
+            ("Failed", &writes, &json!([]), Some(&start)),
+            ("Failed", &json!([]), &one, Some(&start)),
+            ("Running", &writes, &one, None),
+        ] {
+            let record = PodRecord::of(&seen(&json!({
+                "metadata": {"name": "p", "managedFields": writes},
+                "status": {"phase": phase, "startTime": start, "containerStatuses": containers},
+            })));
+            let want: Option<Timestamp> = want.map(|it| it.parse().unwrap());
+            assert_eq!(record.pod.failed_by, want, "{phase} {containers}");
         }
     }
 

@@ -238,11 +238,22 @@ fn disrupted_alone<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
 }
 
 fn disrupted_pod<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
+    let component = &draft.facts.snapshot.components[index];
+    // a Job counts each pod whose deletion is requested; those that it deletes itself are deleted after it has failed
+    let by_backoff = failure::says(component, |reason| reason == BACKOFF_LIMIT);
+    let failed_at = component.ours().and_then(|object| match &object.report.outcome {
+        Outcome::Failed { at, .. } => at.filter(|_| by_backoff),
+        Outcome::Active | Outcome::Succeeded => None,
+    });
+    let since = |pod: &Pod| match pod.true_condition("DisruptionTarget") {
+        Some(target) => Some(target.since),
+        None => pod.deletion_requested.filter(|at| Some(*at) < failed_at).map(Some),
+    };
     let pods = attempts::pods(draft.facts.snapshot)
         .filter(|pod| pod.component == Some(index) && pod.is_going());
-    let disrupted =
-        pods.filter_map(|pod| Some((pod.true_condition("DisruptionTarget")?.since, pod)));
-    let first = disrupted.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));
+    let ended_from_outside = pods.filter_map(|pod| Some((since(pod)?, pod)));
+    let first =
+        ended_from_outside.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));
     first.map(|(_, pod)| pod)
 }
 

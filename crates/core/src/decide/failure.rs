@@ -13,8 +13,8 @@ use crate::snapshot::{
 };
 
 /// When a pod failed: its first container that ended with another code than 0, else its first app container that
-/// ended, else when it stopped being ready, else when it was to be disrupted, else when its kubelet first saw it and rejected
-/// it. An init container that succeeded tells nothing, and a container of which the end is not known may end without a time.
+/// ended, else when it stopped being ready, else when it was to be disrupted, else when its status was written last, or when
+/// its kubelet first saw it and rejected it. An init container that succeeded tells nothing, and a container of which the end is not known may end without a time.
 ///
 /// A pod whose node is deleted is terminated without a container status and stays Ready. One that is lost
 /// with its node is dated by its node; where that is deleted, by what was written to the pod when its node was lost.
@@ -37,7 +37,7 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
             pod.conditions.iter().find(unready).and_then(|c| c.since)
         })
         .or_else(|| disrupted_at(pod))
-        .or_else(|| pod.started.filter(|_| pod.phase == PodPhase::Failed))
+        .or_else(|| pod.failed_by.filter(|_| pod.phase == PodPhase::Failed))
 }
 
 /// When a pod ended as a whole, with the last of its containers: only then the kubelet calls it Failed, and its component
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_its_kubelet_rejected_failed_when_it_was_first_seen() {
-        let rejected = |phase| Pod { phase, started: Some(at(3)), ..Pod::default() };
+        let rejected = |phase| Pod { phase, failed_by: Some(at(3)), ..Pod::default() };
         assert_eq!(finished_at(&rejected(PodPhase::Failed)), Some(at(3)));
         assert_eq!(finished_at(&rejected(PodPhase::Running)), None);
         let ran = Pod { containers: vec![ended("c", 1, 30)], ..rejected(PodPhase::Failed) };

@@ -24,7 +24,7 @@ pub struct PodSetHealth<'a> {
     pub fully_ready: i64,
     /// Pods that are Pending or Running, Terminating or not, or Succeeded and still counted.
     pub alive: i64,
-    /// Pods that are Pending or beyond: Running, Failed, lost, or Succeeded and still counted.
+    /// Pods that are Pending or beyond: Running, lost, Failed and not replaced, or Succeeded and still counted.
     pub there: i64,
     /// Pods that are Terminating and not given up: they count as neither running nor missing.
     pub terminating: Vec<&'a Pod>,
@@ -53,7 +53,7 @@ impl PodSetHealth<'_> {
     }
 
     /// When the oldest pod was created that has not run yet.
-    fn oldest_pending(&self) -> Option<Timestamp> {
+    pub fn oldest_pending(&self) -> Option<Timestamp> {
         let pending = self.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
         pending.filter_map(|pod| pod.created).min()
     }
@@ -171,6 +171,7 @@ fn tally(
     let pending = count(of_phase(PodPhase::Pending));
     let going = count(terminating.filter(|pod| pod.phase != PodPhase::Failed));
     let given_up = of(snapshot, (component, pod_set)).filter(|pod| pod.is_given_up());
+    let failed_last = of_phase(PodPhase::Failed).filter(|pod| !is_replaced(snapshot, pod));
     PodSetHealth {
         component,
         pod_set,
@@ -180,7 +181,7 @@ fn tally(
             of_phase(PodPhase::Running).filter(|pod| pod.true_condition("Ready").is_some()),
         ) + credit,
         alive: running + pending + going,
-        there: running + pending + count(of_phase(PodPhase::Failed)) + count(given_up),
+        there: running + pending + count(failed_last) + count(given_up),
         terminating: of(snapshot, (component, pod_set)).filter(|pod| pod.is_going()).collect(),
         waiting,
         failed,

@@ -34,7 +34,8 @@ pub fn of_pods<'a>(
     problems.extend(overruled_pod(draft, judged, pod_sets));
     problems.extend(doomed_nodes(draft));
     problems.extend(pod_sets.iter().filter_map(|health| no_fit::problem(draft, health)));
-    problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health, &replacement)));
+    let too_few = |health| too_few_pods(draft, judged, health, &replacement);
+    problems.extend(pod_sets.iter().filter_map(too_few));
     problems.extend(pod_sets.iter().filter_map(|health| slow_to_terminate(draft, health)));
     for problem in &mut problems {
         problem.judged = Some(judged.clone());
@@ -313,12 +314,16 @@ fn not_counted(Undetermined { count, named, .. }: &Undetermined) -> String {
 
 /// Until when the pods of a pod set may be missing, or not run; `None` while its clock stands still.
 ///
+/// Kubernetes replaces a pod of a lost node only once its tolerations have expired: the new pod has a warm-up of its own.
 /// A component that creates its pods in order may have to wait for each before it creates the next: whichever of its pods
 /// came last gives those that are still missing a whole warm-up.
 fn waited_for_until(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     let facts = draft.facts;
     let since = health::unready_since(draft, health)?;
     let (admission, warmup) = (facts.limits.admission_grace, facts.limits.warmup_grace);
+    let replaces_lost = health.failed.iter().any(|pod| pod.lost.is_some());
+    let replacement = health.oldest_pending().filter(|_| replaces_lost);
+    let since = replacement.map_or(since, |at| at.min(warmup.after(since)).max(since));
     let is_missing = health.there < health.expected;
     let object = facts.snapshot.components[health.component].ours();
     if object.is_none_or(|object| !object.report.in_order) {
@@ -335,9 +340,24 @@ fn waited_for_until(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Time
     Some(grace.after(newest.map_or(since, |at| at.max(since))))
 }
 
+/// What `podFailurePolicy` ignores of a pod set that has too few pods: where it ignores every pod that was lost and that
+/// nothing has replaced, the restart is not counted. Source: contract, section 4.2.
+fn ignored_losses(draft: &Draft<'_>, judged: &Judged<'_>, health: &PodSetHealth<'_>) -> Ignored {
+    if !health.waiting.is_empty() {
+        return Ignored::Nothing; // something is on its way, and does not come up
+    }
+    let lacking = health::not_replaced(draft, health).into_iter();
+    let mut rules = lacking
+        .filter(|pod| !judged.is_consequence(pod))
+        .map(|pod| judged.ignores(pod).filter(|_| pod.lost.is_some()));
+    let first = rules.next().flatten();
+    Ignored::of(first, rules.all(|rule| rule.is_some()), false)
+}
+
 /// A pod set that has too few pods, or too few that run.
 fn too_few_pods<'a>(
     draft: &Draft<'a>,
+    judged: &Judged<'a>,
     health: &PodSetHealth<'a>,
     replacement: &Replacement,
 ) -> Option<Problem<'a>> {
@@ -384,6 +404,7 @@ fn too_few_pods<'a>(
     Some(Problem {
         failed_at: unhealthy_from.min(facts.now),
         silent_owners: failed.and_then(said_by),
+        ignored: ignored_losses(draft, judged, health),
         unhealthy_from: Some(unhealthy_from),
         deadline: Some(facts.limits.failure_grace.after(unhealthy_from)),
         is_final: false,

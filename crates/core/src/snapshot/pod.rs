@@ -37,8 +37,9 @@ pub struct Pod {
     pub finalizers: Vec<String>,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// When its kubelet first saw it: `status.startTime`.
-    pub started: Option<Timestamp>,
+    /// When one that failed had failed at the latest, as far as its object tells: when its status was written last, or
+    /// `status.startTime` of one that its kubelet rejected.
+    pub failed_by: Option<Timestamp>,
     /// `status.reason`, such as `Evicted`.
     pub reason: Option<String>,
     /// `status.message`.

@@ -106,6 +106,16 @@ pub(super) struct Pod {
     pub(super) status: Option<PodStatus>,
 }
 
+impl Pod {
+    /// The same, without what is read only of one that failed.
+    pub(super) fn lean(mut self) -> Self {
+        if self.status.as_ref().is_none_or(|status| status.phase != "Failed") {
+            self.metadata.managed_fields.clear();
+        }
+        self
+    }
+}
+
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectMeta {
@@ -142,6 +152,20 @@ pub(super) struct ObjectMeta {
     #[prost(bytes = "bytes", repeated, tag = "14")]
     #[serde(serialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub(super) finalizers: Vec<Bytes>,
+    #[prost(message, repeated, tag = "17")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) managed_fields: Vec<ManagedFields>,
+}
+
+/// When a subresource was written; not which fields of it.
+#[derive(Clone, PartialEq, Message, Serialize)]
+pub(super) struct ManagedFields {
+    #[prost(message, optional, tag = "4")]
+    #[serde(skip_serializing_if = "is_no_time")]
+    pub(super) time: Option<Time>,
+    #[prost(bytes = "bytes", tag = "8")]
+    #[serde(serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
+    pub(super) subresource: Bytes,
 }
 
 /// An entry of a map from texts to texts.

@@ -65,6 +65,7 @@ fn metadata() -> ObjectMeta {
             owner("k", Some(true)),
         ],
         finalizers: vec![bytes("x/hold")],
+        managed_fields: vec![ManagedFields { time: Some(second(6)), subresource: bytes("status") }],
     }
 }
 
@@ -127,6 +128,7 @@ fn a_pod_is_what_it_is_in_json() {
             "ownerReferences": [{"kind": "Job", "name": "j", "uid": "ju", "apiVersion": "batch/v1",
                 "controller": true}],
             "finalizers": ["x/hold"],
+            "managedFields": [{"time": "1970-01-01T00:00:06Z", "subresource": "status"}],
         },
         "spec": {
             "containers": [{"name": "c", "resources": {
@@ -146,6 +148,22 @@ fn a_pod_is_what_it_is_in_json() {
         },
     });
     assert_eq!(read(&document("Pod", &whole())), want);
+}
+
+#[test]
+fn when_a_status_was_written_is_read_only_of_a_pod_that_failed() {
+    let running = PodStatus { phase: bytes("Running"), ..status() };
+    let runs = Pod { status: Some(running), ..whole() };
+    let new = Pod { status: None, ..whole() };
+    let items = vec![whole(), runs, new];
+    let list = read(&document("PodList", &PodList { metadata: ListMeta::default(), items }));
+    let told: Vec<bool> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pod| !pod["metadata"]["managedFields"].is_null())
+        .collect();
+    assert_eq!(told, [true, false, false]);
 }
 
 #[test]

@@ -168,3 +168,26 @@ fn exit_codes_come_before_the_failure_policy_and_retry_policies() {
         ("a retry policy", world().retry_policy("p", "{defaultAction: Retry}"), 20, FAILS),
     ]);
 }
+
+/// A Job counts a pod from when its deletion is requested, and may fail while the program still ends.
+#[test]
+fn the_code_of_a_pod_that_somebody_deletes_is_waited_for() {
+    let deleted = |second: i64, pod: Pod| {
+        let (requested, due) = (Some(at(second)), Some(at(second + 30)));
+        let pod = Pod { terminating: true, deletion_requested: requested, due_to_go: due, ..pod };
+        running(&["Job/work:1"]).with(pod).fails(0, "BackoffLimitExceeded", "", 25)
+    };
+    let going = |second| deleted(second, ready(0));
+    let ended = || deleted(20, failed(0).code(143).at(27));
+    let asked = |world: World| world.limits(|limits| limits.terminal_exit_codes = [143].into());
+    let policy = "{rules: [{name: r, action: Retry, onExitCodes: {operator: In, values: [143]}}]}";
+    let retried = "Restart retryPolicy/p/r#0 0 of 20";
+    check(vec![
+        ("its Job has failed", asked(going(20)), 25, "Wait 60"),
+        ("… and it has ended", asked(ended()), 27, FAILS),
+        ("a RetryPolicy asks for it", going(20).retry_policy("p", policy), 25, "Wait 60"),
+        ("… and gets it", ended().retry_policy("p", policy), 27, retried),
+        ("nobody asks for it", going(20), 25, COUNTED),
+        ("its Job has deleted it", asked(going(25)), 25, COUNTED),
+    ]);
+}

@@ -1,9 +1,9 @@
 //! Stage 2: `spec.podFailurePolicy`, KEP-3329.
 
-use super::build::{check, container, failed, ready, running, runs};
-use crate::decide::tests::given::World;
-use crate::snapshot::PodPhase;
+use super::build::{check, container, failed, pod_of, ready, running, runs};
+use crate::decide::tests::given::{World, at};
 use crate::snapshot::lost::Lost;
+use crate::snapshot::{Pod, PodPhase};
 
 /// A Job of two pods.
 fn job() -> World {
@@ -225,6 +225,29 @@ fn an_ignored_pod_that_is_replaced_is_no_failure() {
             "Wait 90",
         ),
         ("… as ever", ignored().with(failed(0).code(1).at(30)), 90, COUNTED),
+    ]);
+}
+
+/// Its kubelet has stopped, and it stays Terminating: its Job waits for its end, or its operator for its name.
+#[test]
+fn an_ignored_pod_of_a_lost_node_that_stays_is_not_counted() {
+    let ignore = "podFailurePolicy: {rules: [\
+        {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+    let world = |policy| {
+        let world = running(&["Job/work:2"]).spec(policy).with(ready(0).on("node-2"));
+        world.with(ready(0)).settled(10).loses_node(Lost::Unreachable, 20).settled(20)
+    };
+    let new = |second| Pod { created: Some(at(second)), ..pod_of(0, PodPhase::Pending) };
+    let replaced = || world(ignore).with(new(310).on("node-2"));
+    let other = || world(ignore).with(failed(0).on("node-2"));
+    check(vec![
+        ("its place stays empty", world(ignore), 379, "Wait 380"),
+        ("… and the restart is not counted", world(ignore), 380, UNCOUNTED),
+        ("nothing ignores it", world(""), 380, COUNTED),
+        ("another pod that is missing is not ignored", other(), 380, COUNTED),
+        ("its replacement has a warm-up of its own", replaced(), 609, "Wait 670"),
+        ("… and is a failure of its own", replaced(), 670, COUNTED),
+        ("… once", world(ignore).with(new(360).on("node-2")), 680, COUNTED),
     ]);
 }
 

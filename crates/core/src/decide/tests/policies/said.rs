@@ -140,3 +140,19 @@ fn a_pod_whose_node_may_return_is_no_ignored_failure() {
     assert_eq!(decision.status.ignored_failures, 0);
     assert!(decision.events.iter().all(|event| event.reason != "IgnoredFailure"), "{decision:?}");
 }
+
+/// The failed pods of a Job stay: one that was replaced takes the place of no other.
+#[test]
+fn a_pod_that_was_replaced_is_not_there() {
+    let replaced = running(&["Job/work:1"]).with(failed(0)).with(ready(0)).settled(100);
+    let mut gone = replaced.clone();
+    gone.snapshot.pods.truncate(1);
+    let gone = gone.settled(200);
+    check(vec![
+        ("another took its place", replaced, 200, "None"),
+        ("… and is gone: the admission grace runs", gone.clone(), 259, "Wait 320"),
+        ("… and nothing replaces that one", gone.clone(), 320, "Restart retryLimit 0 of 3"),
+    ]);
+    let message = &unhealthy(&gone.decide(260))[2];
+    assert!(message.contains("0 of 1 pods exist"), "{message}");
+}
