@@ -63,11 +63,15 @@ pub fn json(document: &Bytes) -> Result<Vec<u8>, Malformed> {
     text.pop();
     let at = text.len();
     match kind.as_str() {
-        "Pod" => serde_json::to_writer(&mut text, &Pod::decode(raw)?.lean())?,
+        "Pod" => {
+            let mut pod = Pod::decode(raw)?;
+            pod.drop_unread();
+            serde_json::to_writer(&mut text, &pod)?;
+        }
         "PodList" => {
-            let PodList { metadata, items } = PodList::decode(raw)?;
-            let items = items.into_iter().map(Pod::lean).collect();
-            serde_json::to_writer(&mut text, &PodList { metadata, items })?;
+            let mut list = PodList::decode(raw)?;
+            list.items.iter_mut().for_each(Pod::drop_unread);
+            serde_json::to_writer(&mut text, &list)?;
         }
         "Status" => serde_json::to_writer(&mut text, &Status::decode(raw)?)?,
         _ => return Err(Malformed::Kind(kind)),

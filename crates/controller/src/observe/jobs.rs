@@ -1,5 +1,7 @@
 //! The Jobs of a `JobSet` that failed: they say more of why than the `JobSet` itself.
 
+use std::time::Duration;
+
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::{ApiResource, Request};
@@ -15,6 +17,11 @@ use crate::telemetry;
 
 /// Label on the Jobs of a `JobSet`: its name.
 const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+/// The most pages of Jobs with the label that are read, since anybody may write it: 16,000 Jobs, or 1,900 of which 500 have
+/// more bytes than an answer may have.
+const PAGES_MAX: usize = 32;
+/// For how long, and how many times, no decision is made while they cannot be listed.
+const MISSED: (Duration, u32) = (Duration::from_mins(1), 4);
 
 /// Name and UID of the object of a component that is a `JobSet` of ours and says that it failed.
 #[must_use]
@@ -29,7 +36,9 @@ pub fn failed_job_set(component: &Component) -> Option<(&str, &str)> {
 }
 
 /// The Jobs that failed in a `JobSet`, by one LIST: a `JobSet` that failed changes no more. None where the API server
-/// does not serve Jobs, or the controller may not list them.
+/// does not serve Jobs, or the controller may not list them. Of Jobs with the label, the first [`PAGES_MAX`] pages are
+/// read. Policies may ask why a Job failed, and so an error is one of the reconcile, but only for [`MISSED`]: then
+/// the Jobs are those that were read.
 ///
 /// # Errors
 /// Where they cannot be listed.
@@ -47,18 +56,27 @@ pub async fn failed(
     let params = ListParams::default().labels(&format!("{JOB_SET_NAME}={name}"));
     let mut found = vec![];
     let take = |job: RawObject| found.extend(failed_job(&job, uid, &component.parts));
-    match live::pages(client, &resource, Some(namespace), &params, Request::list, take).await {
-        // Jobs are not served, or the controller may not list them
-        Err(error) if matches!(error.code(), Some(403 | 404)) => {
-            tracing::warn!(
-                cause = telemetry::chain(&error),
-                "The Jobs of a JobSet cannot be listed."
-            );
-            return Ok(vec![]);
-        }
-        listed => listed?,
-    }
+    let (namespace, lists) = (Some(namespace), Request::list);
+    let listed =
+        live::first_pages(client, &resource, namespace, &params, lists, PAGES_MAX, take).await;
     by_time(&mut found);
+    match listed {
+        Ok(true) => {}
+        Ok(false) => tracing::warn!(
+            jobset = name,
+            "Too many Jobs have the label of a JobSet; its failed Jobs may be unknown."
+        ),
+        Err(error) => {
+            // Jobs are not served, or the controller may not list them
+            let is_refused = matches!(error.code(), Some(403 | 404));
+            if !is_refused && memory.misses_jobs(uid, MISSED) {
+                return Err(error);
+            }
+            let cause = telemetry::chain(&error);
+            tracing::warn!(cause, jobset = name, "The Jobs of a JobSet cannot be listed.");
+            return Ok(found); // they are listed again at the next reconcile
+        }
+    }
     memory.failed_jobs.insert(uid.to_owned(), found.clone());
     Ok(found)
 }
@@ -115,12 +133,55 @@ fn failed_job(seen: &RawObject, uid: &str, parts: &[Option<String>]) -> Option<F
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::{Value, json};
 
     use super::*;
     use crate::snapshot::{Object, Presence, Report};
 
+    /// An API server that answers each call so, and how many there were.
+    fn server(code: u16, answer: &Value) -> (Client, Arc<AtomicUsize>) {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (counted, answer) = (calls.clone(), answer.to_string());
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let body = kube::client::Body::from(answer.clone().into_bytes());
+            let response = http::Response::builder().status(code).body(body);
+            std::future::ready(response.map_err(kube::Error::HttpError))
+        });
+        (Client::new(service, "default"), calls)
+    }
+
+    fn refusal(code: u16) -> Value {
+        json!({"status": "Failure", "code": code, "message": "no"})
+    }
+
+    fn page(more: &str, jobs: &[Value]) -> Value {
+        json!({"apiVersion": "batch/v1", "kind": "JobList", "metadata": {"continue": more},
+            "items": jobs})
+    }
+
+    /// A `JobSet` that says that it failed.
+    fn job_set() -> Component {
+        let outcome = Outcome::Failed { reason: String::new(), message: String::new(), at: None };
+        let report = Report { outcome, ..Report::default() };
+        let object = Object { uid: "u".into(), report, ..Object::default() };
+        Component {
+            name: "s".into(),
+            api_version: "jobset.x-k8s.io/v1alpha2".into(),
+            kind: "JobSet".into(),
+            presence: Presence::Present(object),
+            ..Component::default()
+        }
+    }
+
     fn job(name: &str, owner: &str, kind: &str, second: Option<u32>) -> RawObject {
+        serde_json::from_str(&job_as_listed(name, owner, kind, second).to_string()).unwrap()
+    }
+
+    fn job_as_listed(name: &str, owner: &str, kind: &str, second: Option<u32>) -> Value {
         let mut condition: Value =
             json!({"type": kind, "status": "True", "reason": "R", "message": "m"});
         if let Some(second) = second {
@@ -128,37 +189,51 @@ mod tests {
         }
         let owner = json!({"apiVersion": "v1", "kind": "JobSet", "name": "s", "uid": owner,
             "controller": true});
-        let object = json!({
+        json!({
             "metadata": {"name": name, "ownerReferences": [owner]},
             "status": {"conditions": [{"type": "Failed", "status": "False"}, condition]},
-        });
-        serde_json::from_str(&object.to_string()).unwrap()
+        })
     }
 
     #[tokio::test]
     async fn where_jobs_cannot_be_listed_none_failed() {
         for (code, lists) in [(403, true), (404, true), (500, false)] {
-            let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-                let body = json!({"status": "Failure", "code": code, "message": "no"});
-                let body = kube::client::Body::from(body.to_string().into_bytes());
-                let response = http::Response::builder().status(code).body(body);
-                std::future::ready(response.map_err(kube::Error::HttpError))
-            });
-            let client = Client::new(service, "default");
-            let outcome =
-                Outcome::Failed { reason: String::new(), message: String::new(), at: None };
-            let report = Report { outcome, ..Report::default() };
-            let component = Component {
-                name: "s".into(),
-                api_version: "jobset.x-k8s.io/v1alpha2".into(),
-                kind: "JobSet".into(),
-                presence: Presence::Present(Object { report, ..Object::default() }),
-                ..Component::default()
-            };
+            let (client, _) = server(code, &refusal(code));
             let mut memory = ReconcileState::default();
-            let found = failed(&client, "ns", &component, &mut memory).await.ok();
+            let found = failed(&client, "ns", &job_set(), &mut memory).await.ok();
             assert_eq!(found, lists.then(Vec::new), "{code}");
         }
+    }
+
+    #[tokio::test]
+    async fn jobs_that_cannot_be_listed_hold_up_no_decision_for_ever() {
+        let (client, _) = server(500, &refusal(500));
+        let mut memory = ReconcileState::default();
+        for (second, goes_on) in [(5, false), (30, false), (64, false), (65, true), (90, true)] {
+            memory.tick(Duration::from_secs(second));
+            let found = failed(&client, "ns", &job_set(), &mut memory).await.ok();
+            assert_eq!(found, goes_on.then(Vec::new), "{second}");
+        }
+        // an outage is over
+        let listed = [job_as_listed("a", "u", "Failed", Some(1))];
+        let (client, _) = server(200, &page("", &listed));
+        let found = failed(&client, "ns", &job_set(), &mut memory).await.unwrap();
+        assert_eq!(found.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn jobs_that_anybody_has_labelled_are_not_read_without_end() {
+        let listed = [
+            job_as_listed("a", "u", "Failed", Some(1)),
+            job_as_listed("b", "stranger", "Failed", Some(1)),
+        ];
+        let (client, calls) = server(200, &page("more", &listed));
+        let mut memory = ReconcileState::default();
+        for _ in 0..3 {
+            let found = failed(&client, "ns", &job_set(), &mut memory).await.unwrap();
+            assert!(found.len() == PAGES_MAX && found.iter().all(|job| job.name == "a"));
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), PAGES_MAX, "once");
     }
 
     #[test]

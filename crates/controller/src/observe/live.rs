@@ -23,7 +23,7 @@ use crate::api::AppWrapper;
 use crate::discovery::{self, Served};
 
 pub use error::{Error, code};
-pub(super) use lists::pages;
+pub(super) use lists::first_pages;
 pub use lists::{fits_label, list, listed_pods, pod_uids, seen_pods};
 
 /// The kinds that have been discovered, each in versions that the API server serves.

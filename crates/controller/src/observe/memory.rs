@@ -88,6 +88,10 @@ pub struct ReconcileState {
     pub list_at: Option<Duration>,
     /// Failed Jobs of a `JobSet` that failed, by its UID: they stay as they are.
     pub failed_jobs: BTreeMap<String, Vec<FailedJob>>,
+    /// Since when the Jobs of a `JobSet` that failed cannot be listed, and how many times they could not, by its UID.
+    jobs_unlisted: BTreeMap<String, (Duration, u32)>,
+    /// Components that this process has created, and of which the status does not tell yet.
+    pub unrecorded: BTreeSet<usize>,
     /// Why the API server refused to let memory grow, in this attempt.
     pub growth_refused: Option<String>,
     /// Why the API server refused to let its Workload be deactivated, in this attempt.
@@ -302,8 +306,17 @@ impl ReconcileState {
         self.absent.remove(&index);
         self.removed.remove(&index);
         self.existed.insert(index);
+        self.unrecorded.insert(index);
         self.kin.put_component(index, &record.identity.uid);
         self.created.insert(index, (Box::new(record), self.now));
+    }
+
+    /// The Jobs of a `JobSet` cannot be listed: whether they are waited for, which is for so long and for so many tries.
+    pub fn misses_jobs(&mut self, uid: &str, (time, tries): (Duration, u32)) -> bool {
+        let now = self.now;
+        let (since, count) = self.jobs_unlisted.entry(uid.to_owned()).or_insert((now, 0));
+        *count += 1;
+        *count < tries || now.saturating_sub(*since) < time
     }
 
     /// Whether the object of a component is known, or must be feared, to have been there in this attempt;

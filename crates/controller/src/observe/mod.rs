@@ -208,6 +208,9 @@ async fn presence(
     }
     let kind = kind_of(component);
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
+    if component.recorded.is_some() {
+        memory.unrecorded.remove(&index);
+    }
     let creates = wrapper.status.phase.runs_components();
     let seen = memory.kin.component(index).map(str::to_owned);
     let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
@@ -218,10 +221,9 @@ async fn presence(
         }
         // while everything is being deleted, only what is seen counts: a deleted object would stay here
         None if creates => {
-            let recorded = component.recorded.as_deref();
-            let uids = [seen.as_deref(), recorded];
-            let departed =
-                memory.departed.object(&kind, uids).filter(|_| !was_deleted(wrapper, index));
+            let uids = [seen.as_deref(), component.recorded.as_deref()];
+            let departed = memory.departed.object(&kind, uids);
+            let departed = departed.filter(|_| !was_deleted(wrapper, memory, index));
             departed.or_else(|| memory.recently_created(index)).cloned()
         }
         None => None,
@@ -309,8 +311,11 @@ fn newest(read: Result<Option<Presence>, Error>, cached: Presence) -> Result<Pre
 }
 
 /// Whether it is written that a component was deleted, to be created again: its end was decided about, perhaps by a leader
-/// of which this process knows only that.
-pub(super) fn was_deleted(wrapper: &Wrapper, index: usize) -> bool {
+/// of which this process knows only that. Not where this process has created it again since.
+pub(super) fn was_deleted(wrapper: &Wrapper, memory: &ReconcileState, index: usize) -> bool {
+    if memory.unrecorded.contains(&index) {
+        return false;
+    }
     let status = wrapper.status.component_status.get(index);
     let deployed =
         status.and_then(|it| condition::find(&it.conditions, condition::RESOURCES_DEPLOYED));
@@ -427,6 +432,7 @@ impl Wrapper {
             status_flaws: self.flaws.named.clone(),
             rest_bytes: self.rest_bytes,
             has_manager: self.has_manager,
+            is_prebuilt: self.is_prebuilt,
             ..Snapshot::default()
         }
     }

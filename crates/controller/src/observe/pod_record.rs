@@ -177,18 +177,24 @@ impl PodRecord {
     }
 
     /// A newer record of a pod that keeps when its deletion was first requested: the API server moves the deletion
-    /// timestamp to the end of the pod when a kubelet then deletes it with a grace period of 0.
-    /// Source: `BeforeDelete` of apiserver 1.36.
+    /// timestamp to the end of the pod when a kubelet then deletes it with a grace period of 0. Nor does it fail later
+    /// because its status is written once more. Source: `BeforeDelete` of apiserver 1.36.
     #[must_use]
     pub fn after(self: Arc<Self>, older: &Self) -> Arc<Self> {
-        let is_same = older.identity.uid == self.identity.uid;
-        let first = older.identity.deletion_requested.filter(|_| is_same);
-        if first.is_none() || first >= self.identity.deletion_requested {
+        if older.identity.uid != self.identity.uid {
+            return self;
+        }
+        let first =
+            |old: Option<Timestamp>, new: Option<Timestamp>| old.filter(|_| old < new).or(new);
+        let requested = first(older.pod.deletion_requested, self.pod.deletion_requested);
+        let failed_by = first(older.pod.failed_by, self.pod.failed_by);
+        if (requested, failed_by) == (self.pod.deletion_requested, self.pod.failed_by) {
             return self;
         }
         let mut newer = Arc::unwrap_or_clone(self);
-        newer.identity.deletion_requested = first;
-        newer.pod.deletion_requested = first;
+        newer.identity.deletion_requested = requested;
+        newer.pod.deletion_requested = requested;
+        newer.pod.failed_by = failed_by;
         Arc::new(newer)
     }
 

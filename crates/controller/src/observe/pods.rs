@@ -101,7 +101,8 @@ pub async fn classify(
         }
     }
     if !memory.departed.is_empty() {
-        let is_of_it = |pod: &Pod| pod.component.is_some_and(|index| was_deleted(wrapper, index));
+        let is_of_it =
+            |pod: &Pod| pod.component.is_some_and(|index| was_deleted(wrapper, memory, index));
         ours.extend(memory.departed.pods(&ours).into_iter().filter(|pod| !is_of_it(pod)));
         ours.sort_by(|one, other| one.name.cmp(&other.name));
     }

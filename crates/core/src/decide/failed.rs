@@ -120,7 +120,7 @@ fn first_pod<'a>(
     index: usize,
     counts: impl Fn(&Pod) -> bool,
 ) -> Option<&'a Pod> {
-    disrupted_alone(draft, index).or_else(|| cause(draft, judged, index, counts))
+    ended_from_outside_alone(draft, index).or_else(|| cause(draft, judged, index, counts))
 }
 
 /// The failure of a component, and of the pod that is its cause.
@@ -154,7 +154,7 @@ fn undecided_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
         || !snapshot.retry.policies.is_empty()
         || !limits.terminal_exit_codes.is_empty()
         || !limits.retryable_exit_codes.is_empty();
-    let pod = disrupted_alone(draft, index).filter(|_| is_asked)?;
+    let pod = ended_from_outside_alone(draft, index).filter(|_| is_asked)?;
     pod.due_to_go.map(|due| OWNER_GRACE.after(due))
 }
 
@@ -230,19 +230,22 @@ pub fn cause<'a>(
 
 /// The pod of a component that was first to be ended from outside, and still is in its grace period, where every failed
 /// one was replaced. A Job counts it as failed at once, and may fail seconds before the pod does.
-fn disrupted_alone<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
+fn ended_from_outside_alone<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
     let snapshot = draft.facts.snapshot;
     let failed = failed_pods(draft, Some(index));
-    disrupted_pod(draft, index)
+    ended_from_outside(draft, index)
         .filter(|_| failed.iter().all(|pod| health::is_replaced(snapshot, pod)))
 }
 
-fn disrupted_pod<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
+fn ended_from_outside<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
     let component = &draft.facts.snapshot.components[index];
     // a Job counts each pod whose deletion is requested; those that it deletes itself are deleted after it has failed
     let by_backoff = failure::says(component, |reason| reason == BACKOFF_LIMIT);
     let failed_at = component.ours().and_then(|object| match &object.report.outcome {
-        Outcome::Failed { at, .. } => at.filter(|_| by_backoff),
+        Outcome::Failed { at, .. } => {
+            let job = component.failed_jobs.first().and_then(|job| job.at);
+            job.into_iter().chain(*at).min().filter(|_| by_backoff)
+        }
         Outcome::Active | Outcome::Succeeded => None,
     });
     let since = |pod: &Pod| match pod.true_condition("DisruptionTarget") {
@@ -251,9 +254,8 @@ fn disrupted_pod<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
     };
     let pods = attempts::pods(draft.facts.snapshot)
         .filter(|pod| pod.component == Some(index) && pod.is_going());
-    let ended_from_outside = pods.filter_map(|pod| Some((since(pod)?, pod)));
-    let first =
-        ended_from_outside.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));
+    let all = pods.filter_map(|pod| Some((since(pod)?, pod)));
+    let first = all.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));
     first.map(|(_, pod)| pod)
 }
 

@@ -14,7 +14,8 @@ use crate::snapshot::{
 
 /// When a pod failed: its first container that ended with another code than 0, else its first app container that
 /// ended, else when it stopped being ready, else when it was to be disrupted, else when its status was written last, or when
-/// its kubelet first saw it and rejected it. An init container that succeeded tells nothing, and a container of which the end is not known may end without a time.
+/// its kubelet first saw it and rejected it. An init container that succeeded tells nothing, and a container of which the end
+/// is not known may end without a time.
 ///
 /// A pod whose node is deleted is terminated without a container status and stays Ready. One that is lost
 /// with its node is dated by its node; where that is deleted, by what was written to the pod when its node was lost.

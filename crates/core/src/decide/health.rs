@@ -24,7 +24,8 @@ pub struct PodSetHealth<'a> {
     pub fully_ready: i64,
     /// Pods that are Pending or Running, Terminating or not, or Succeeded and still counted.
     pub alive: i64,
-    /// Pods that are Pending or beyond: Running, lost, Failed and not replaced, or Succeeded and still counted.
+    /// Pods that are Pending or beyond: Running, Succeeded and still counted, or failed or lost and not
+    /// replaced.
     pub there: i64,
     /// Pods that are Terminating and not given up: they count as neither running nor missing.
     pub terminating: Vec<&'a Pod>,
@@ -170,7 +171,8 @@ fn tally(
     let terminating = of(snapshot, (component, pod_set)).filter(|pod| pod.is_going());
     let pending = count(of_phase(PodPhase::Pending));
     let going = count(terminating.filter(|pod| pod.phase != PodPhase::Failed));
-    let given_up = of(snapshot, (component, pod_set)).filter(|pod| pod.is_given_up());
+    let given_up = of(snapshot, (component, pod_set))
+        .filter(|pod| pod.is_given_up() && !is_replaced(snapshot, pod));
     let failed_last = of_phase(PodPhase::Failed).filter(|pod| !is_replaced(snapshot, pod));
     PodSetHealth {
         component,

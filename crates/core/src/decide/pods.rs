@@ -19,7 +19,7 @@ use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
-use crate::snapshot::{Component, Pod, PodPhase, Undetermined};
+use crate::snapshot::{Component, Pod, PodPhase, Snapshot, Undetermined};
 
 /// Everything that is wrong with them.
 pub fn of_pods<'a>(
@@ -321,7 +321,7 @@ fn waited_for_until(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Time
     let facts = draft.facts;
     let since = health::unready_since(draft, health)?;
     let (admission, warmup) = (facts.limits.admission_grace, facts.limits.warmup_grace);
-    let replaces_lost = health.failed.iter().any(|pod| pod.lost.is_some());
+    let replaces_lost = health.failed.iter().any(|pod| is_recent_loss(facts.snapshot, pod));
     let replacement = health.oldest_pending().filter(|_| replaces_lost);
     let since = replacement.map_or(since, |at| at.min(warmup.after(since)).max(since));
     let is_missing = health.there < health.expected;
@@ -340,16 +340,22 @@ fn waited_for_until(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Time
     Some(grace.after(newest.map_or(since, |at| at.max(since))))
 }
 
-/// What `podFailurePolicy` ignores of a pod set that has too few pods: where it ignores every pod that was lost and that
-/// nothing has replaced, the restart is not counted. Source: contract, section 4.2.
+/// Whether a pod was lost, and its pod set was not complete since.
+fn is_recent_loss(snapshot: &Snapshot, pod: &Pod) -> bool {
+    pod.lost.is_some() && !health::is_replaced(snapshot, pod)
+}
+
+/// What `podFailurePolicy` ignores of a pod set that has too few running pods: where it ignores every pod that was lost and
+/// that nothing has replaced, the restart is not counted. Source: `docs/user/policies.md#lost-nodes`.
 fn ignored_losses(draft: &Draft<'_>, judged: &Judged<'_>, health: &PodSetHealth<'_>) -> Ignored {
-    if !health.waiting.is_empty() {
-        return Ignored::Nothing; // something is on its way, and does not come up
+    if !health.waiting.is_empty() || health.there < health.expected {
+        return Ignored::Nothing; // a pod does not come up, or is missing for another reason
     }
+    let snapshot = draft.facts.snapshot;
     let lacking = health::not_replaced(draft, health).into_iter();
     let mut rules = lacking
         .filter(|pod| !judged.is_consequence(pod))
-        .map(|pod| judged.ignores(pod).filter(|_| pod.lost.is_some()));
+        .map(|pod| judged.ignores(pod).filter(|_| is_recent_loss(snapshot, pod)));
     let first = rules.next().flatten();
     Ignored::of(first, rules.all(|rule| rule.is_some()), false)
 }

@@ -37,8 +37,8 @@ pub struct Pod {
     pub finalizers: Vec<String>,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// When one that failed had failed at the latest, as far as its object tells: when its status was written last, or
-    /// `status.startTime` of one that its kubelet rejected.
+    /// The latest time at which a Failed pod can have failed, as far as its object tells: when its status was last written,
+    /// or `status.startTime` where its kubelet rejected it.
     pub failed_by: Option<Timestamp>,
     /// `status.reason`, such as `Evicted`.
     pub reason: Option<String>,

@@ -107,12 +107,11 @@ pub(super) struct Pod {
 }
 
 impl Pod {
-    /// The same, without what is read only of one that failed.
-    pub(super) fn lean(mut self) -> Self {
+    /// Drops `managedFields` unless the pod is Failed: they are read only then.
+    pub(super) fn drop_unread(&mut self) {
         if self.status.as_ref().is_none_or(|status| status.phase != "Failed") {
             self.metadata.managed_fields.clear();
         }
-        self
     }
 }
 

@@ -98,14 +98,30 @@ type Lists =
 ///
 /// # Errors
 /// Where it cannot be had completely.
-pub(in crate::observe) async fn pages<T: Clone + DeserializeOwned>(
+async fn pages<T: Clone + DeserializeOwned>(
     client: &Client,
     resource: &ApiResource,
     namespace: Option<&str>,
     params: &ListParams,
     lists: Lists,
-    mut take: impl FnMut(T),
+    take: impl FnMut(T),
 ) -> Result<(), Error> {
+    first_pages(client, resource, namespace, params, lists, usize::MAX, take).await.map(drop)
+}
+
+/// The same of so many pages at most, the first ones. Returns whether these are all.
+///
+/// # Errors
+/// Where one of them cannot be had.
+pub(in crate::observe) async fn first_pages<T: Clone + DeserializeOwned>(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    params: &ListParams,
+    lists: Lists,
+    most: usize,
+    mut take: impl FnMut(T),
+) -> Result<bool, Error> {
     const PAGE: u32 = 500;
     let what = || match namespace {
         Some(namespace) => format!("list {} in {namespace}", resource.plural),
@@ -113,20 +129,21 @@ pub(in crate::observe) async fn pages<T: Clone + DeserializeOwned>(
     };
     let path = RawObject::url_path(resource, namespace);
     let mut params = params.clone().limit(PAGE);
-    loop {
+    for _ in 0..most {
         let request = lists(&Request::new(&path), &params)
             .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
         let answer = client.request::<ObjectList<T>>(request).await;
         if answer.is_err() && mutations::is_present(Mutation::ErrorIsEmpty) {
-            return Ok(());
+            return Ok(true);
         }
         let page = answer.map_err(|error| Error::api(what(), error))?;
         page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
-            None => return Ok(()),
+            None => return Ok(true),
         }
     }
+    Ok(false)
 }
 
 /// The UIDs of all pods of a namespace, by a LIST of their metadata.

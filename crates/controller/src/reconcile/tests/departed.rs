@@ -111,7 +111,9 @@ fn show_job(context: &Context, wrapper: &Wrapper) {
 #[tokio::test]
 async fn what_is_created_again_is_not_seen_once_more() {
     let (attach, ask) = (Attach::default(), FreshRead::Nothing);
-    for (status, is_seen) in [("True", true), ("False", false)] {
+    for (status, is_made_here, is_seen) in
+        [("True", false, true), ("False", false, false), ("False", true, true)]
+    {
         let context = context(&server(&[]), Duration::ZERO);
         let mut wrapper = wrapper(Phase::Running, false, false);
         let mut component = ComponentStatus::default();
@@ -130,6 +132,9 @@ async fn what_is_created_again_is_not_seen_once_more() {
         pods.take(&context.cache, Event::Apply(watched(&pod_of_job("Failed", &json!({})))));
         let mut memory = ReconcileState::default();
         look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        if is_made_here {
+            memory.unrecorded.insert(1);
+        }
         jobs.take(&context.cache, Event::Delete(job));
         let deletion = json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0});
         pods.take(&context.cache, Event::Delete(watched(&pod_of_job("Failed", &deletion))));

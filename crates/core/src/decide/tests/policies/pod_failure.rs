@@ -237,6 +237,19 @@ fn an_ignored_pod_of_a_lost_node_that_stays_is_not_counted() {
         let world = running(&["Job/work:2"]).spec(policy).with(ready(0).on("node-2"));
         world.with(ready(0)).settled(10).loses_node(Lost::Unreachable, 20).settled(20)
     };
+    // replaced, hours ago
+    let before = || {
+        let world = running(&["Job/work:1"]).spec(ignore).with(ready(0)).settled(10);
+        let world = world.loses_node(Lost::Unreachable, 20).settled(20);
+        let mut world = world.with(ready(0).on("node-2")).settled(330);
+        world.snapshot.pods.truncate(1);
+        world.settled(5000)
+    };
+    let gone = || {
+        let mut world = world(ignore);
+        world.snapshot.pods.remove(0);
+        world.settled(30)
+    };
     let new = |second| Pod { created: Some(at(second)), ..pod_of(0, PodPhase::Pending) };
     let replaced = || world(ignore).with(new(310).on("node-2"));
     let other = || world(ignore).with(failed(0).on("node-2"));
@@ -245,6 +258,9 @@ fn an_ignored_pod_of_a_lost_node_that_stays_is_not_counted() {
         ("… and the restart is not counted", world(ignore), 380, UNCOUNTED),
         ("nothing ignores it", world(""), 380, COUNTED),
         ("another pod that is missing is not ignored", other(), 380, COUNTED),
+        ("another pod that is missing is gone", gone(), 380, COUNTED),
+        ("what took its place is gone, later", before(), 5059, "Wait 5120"),
+        ("… which is a failure of its own", before(), 5120, COUNTED),
         ("its replacement has a warm-up of its own", replaced(), 609, "Wait 670"),
         ("… and is a failure of its own", replaced(), 670, COUNTED),
         ("… once", world(ignore).with(new(360).on("node-2")), 680, COUNTED),
