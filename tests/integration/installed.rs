@@ -185,10 +185,10 @@ impl Installed {
 /// A token of a ServiceAccount.
 pub async fn token(client: kube::Client, namespace: &str, account: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
-    let spec = TokenRequestSpec { audiences: vec![], ..Default::default() };
+    let spec = Some(TokenRequestSpec::default());
     let request = TokenRequest { spec, ..Default::default() };
     let asked = accounts.create_token_request(account, &PostParams::default(), &request).await;
-    asked.expect("a token").status.expect("a token").token
+    asked.expect("a token").status.and_then(|status| status.token).expect("a token")
 }
 
 impl Program {

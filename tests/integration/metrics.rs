@@ -223,9 +223,9 @@ async fn token(client: &Client, namespace: &str, name: &str) -> String {
     let account = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an account");
     accounts.create(&PostParams::default(), &account).await.expect("the account is new");
     let spec = TokenRequestSpec { expiration_seconds: Some(600), ..TokenRequestSpec::default() };
-    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let made = accounts.create_token_request(name, &PostParams::default(), &request).await;
-    made.expect("a token is made").status.expect("it is there").token
+    made.expect("a token is made").status.and_then(|status| status.token).expect("it is there")
 }
 
 async fn get(client: &Client, token: Option<&str>) -> (StatusCode, bool) {

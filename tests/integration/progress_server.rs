@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
 use crate::harness::{Case, RawObject, job, pod, tuned, wrapper};
-use crate::installed::installed_test;
+use crate::installed::{INSTALLED, installed_test};
 
 /// The audience that the tokens of the server have.
 const AUDIENCE: &str = "workload.codeflare.dev/progress";
@@ -72,13 +72,13 @@ async fn token(case: &Case, audience: &str, pod: Option<&RawObject>) -> String {
         uid: Some(pod.uid().to_owned()),
     });
     let spec = TokenRequestSpec {
-        audiences: vec![audience.to_owned()],
+        audiences: Some(vec![audience.to_owned()]),
         bound_object_ref,
         ..TokenRequestSpec::default()
     };
-    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let asked = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await;
-    asked.expect("a token").status.expect("a token").token
+    asked.expect("a token").status.and_then(|status| status.token).expect("a token")
 }
 
 /// A message, as the callback of Transformers sends it.
@@ -148,6 +148,22 @@ fn a_pod_reports_over_http_until_it_hangs() {
         let attempt = &failed.object["status"]["attempts"][0];
         assert!(attempt.to_string().contains("Stalled"), "{attempt}");
         assert_eq!(attempt["progress"]["step"], 2, "{attempt}");
+    });
+}
+
+#[test]
+fn the_server_has_a_thread_of_its_own() {
+    installed_test("the_server_has_a_thread_of_its_own", async |_| {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", INSTALLED.process));
+        let name = |thread: std::io::Result<std::fs::DirEntry>| {
+            let file = thread.expect("a thread").path().join("comm");
+            // it may have ended
+            std::fs::read_to_string(file).unwrap_or_default().trim().to_owned()
+        };
+        let names: Vec<String> = threads.expect("it runs, on Linux").map(name).collect();
+        for thread in ["progress", "servers"] {
+            assert!(names.iter().any(|name| name == thread), "{thread}: {names:?}");
+        }
     });
 }
 

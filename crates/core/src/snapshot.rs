@@ -77,6 +77,8 @@ pub struct Snapshot {
     pub workload: WorkloadRead,
     /// MultiKueue of a manager cluster created it, and copies its conditions there.
     pub has_manager: bool,
+    /// It names its Workload, which Kueue then does not create.
+    pub is_prebuilt: bool,
     /// Every node, where a retry policy may make a retry avoid one, or an attempt may require other nodes than suspect
     /// ones; none where they cannot be seen.
     pub sites: Vec<Arc<Site>>,

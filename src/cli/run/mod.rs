@@ -92,9 +92,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let context = controller.context.clone();
     let servers = Servers::start(connection, context.clone(), config.clone())?;
     let mut checks = vec![("caches", controller.ready())];
-    if let Some(servers) = &servers {
-        checks.extend([("certificate", servers.is_valid.clone()), servers.worker.check()]);
-    }
+    checks.extend(servers.checks());
     let heartbeat = Heartbeat::new(clock);
     let health = health(&context, &config, checks, heartbeat.clone()).await?;
     let follows = tokio::spawn(follow(client.clone(), context.clone()));
@@ -108,7 +106,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         };
         lead::lead(controller, lease, stop).await
     };
-    let workers = servers.iter().map(|servers| &servers.worker).chain([&health]);
+    let workers = servers.workers.iter().chain([&health]);
     let ended = tokio::select! {
         ended = working => ended,
         ended = worker::any_ended(workers) => Err(ended),
@@ -119,9 +117,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     if let Some(task) = reload {
         task.abort();
     }
-    if let Some(servers) = servers {
-        servers.worker.stop();
-    }
+    servers.stop();
     health.stop();
     tracing::info!("Stopped.");
     ended
@@ -146,15 +142,15 @@ async fn health(
     let context = (!config.metrics.secure).then(|| context.clone());
     let (told, listens) = oneshot::channel();
     let worker = Worker::start("health", crate::cli::runtime()?, async move |stop| {
-        let listening = async {
-            serve::health(addresses.0, checks).await?;
+        let listen = || {
+            serve::health(addresses.0, checks)?;
             match context {
-                Some(context) => serve::metrics(addresses.1, context).await,
+                Some(context) => serve::metrics(addresses.1, context),
                 None => Ok(()),
             }
         };
         // fails only where the process ends
-        drop(told.send(listening.await));
+        drop(told.send(listen()));
         tokio::select! {
             () = heartbeat.stopped() => {
                 tracing::error!("The controller is not making progress; exiting so that it is restarted.");

@@ -1,5 +1,5 @@
-//! The servers, on a thread of their own: the review of a large AppWrapper does not delay a decision, nor a
-//! decision a review.
+//! The servers, on threads of their own: the review of a large AppWrapper does not delay a decision, nor a
+//! decision a review. The progress server has another one: however much pods report, reviews are not delayed.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use kube::Client;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::worker::{Stop, Worker};
+use super::worker::{Stop, Worker, stop_all};
 use super::{Error, cluster};
 use crate::certificate::{self, CertificateNames, Keeper, Lifetimes, Name, PROGRESS_SERVICE};
 use crate::clock::Clock;
@@ -21,37 +22,43 @@ use crate::reconcile::Context;
 use crate::tls::{self, Clients, Current, Limits, Validity};
 use crate::webhook::access::{Reviews, own_account};
 use crate::webhook::server::{Admission, router};
-use crate::{serve, telemetry};
+use crate::{listener, serve, telemetry};
 
 /// Until the controller's own account is known, it is asked for so often.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// Servers at work.
 pub(super) struct Servers {
-    pub(super) worker: Worker,
-    /// Whether there is a certificate that is valid now.
-    pub(super) is_valid: watch::Receiver<bool>,
+    pub(super) workers: Vec<Worker>,
+    /// Whether the webhook and the metrics have a certificate that is valid now; none where neither is served.
+    is_valid: Option<watch::Receiver<bool>>,
 }
 
-/// What the thread is given.
+/// What the thread of the webhook and the metrics is given.
 struct Parts {
     client: Client,
     context: Arc<Context>,
     config: Config,
     webhook: Option<TcpListener>,
-    progress: Option<TcpListener>,
     metrics: Option<TcpListener>,
     valid: watch::Sender<bool>,
 }
 
+/// What the thread of the progress server is given.
+struct ProgressParts {
+    client: Client,
+    context: Arc<Context>,
+    listener: TcpListener,
+    url: Option<ServerUrl>,
+}
+
 impl Servers {
-    /// Starts the webhook, the progress server, and the metrics where they are secure; none where there is
-    /// nothing to serve.
+    /// Starts the webhook, the progress server, and the metrics where they are secure.
     pub(super) fn start(
         connection: kube::Config,
         context: Arc<Context>,
         config: Config,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Self, Error> {
         let (webhook, metrics) = (&config.webhook, &config.metrics);
         let progress = &config.progress_server;
         let webhook =
@@ -59,27 +66,66 @@ impl Servers {
         let metrics = metrics.secure.then(|| listen("metrics", metrics.address)).transpose()?;
         let progress =
             progress.enabled.then(|| listen("progress reports", progress.address)).transpose()?;
-        if webhook.is_none() && metrics.is_none() && progress.is_none() {
-            return Ok(None);
-        }
-        if progress.is_some() {
+        let mut servers = Self { workers: vec![], is_valid: None };
+        if let Some(listener) = progress {
             context.progress.set(Serving::Starting, context.clock.now());
+            let (runtime, client) = runtime(connection.clone(), &context)?;
+            let (context, url) = (context.clone(), config.progress_server.url.clone());
+            let parts = ProgressParts { client, context, listener, url };
+            let worker = Worker::start("progress", runtime, async |stop| parts.serve(stop).await)?;
+            servers.workers.push(worker);
         }
-        let (valid, is_valid) = watch::channel(false);
-        let runtime = crate::cli::runtime()?;
-        let client = {
-            let _here = runtime.enter();
-            cluster::counted(connection, &context.metrics)?
-        };
-        let parts = Parts { client, context, config, webhook, progress, metrics, valid };
-        let worker = Worker::start("servers", runtime, async |stop| parts.serve(stop).await)?;
-        Ok(Some(Self { worker, is_valid }))
+        if webhook.is_some() || metrics.is_some() {
+            let (valid, is_valid) = watch::channel(false);
+            let (runtime, client) = runtime(connection, &context)?;
+            let parts = Parts { client, context, config, webhook, metrics, valid };
+            let worker = Worker::start("servers", runtime, async |stop| parts.serve(stop).await)?;
+            servers.workers.push(worker);
+            servers.is_valid = Some(is_valid);
+        }
+        Ok(servers)
+    }
+
+    /// Whether there is a certificate, and whether the threads run, for `/readyz`.
+    pub(super) fn checks(&self) -> impl Iterator<Item = serve::Check> {
+        let certificate = self.is_valid.clone().map(|is_valid| ("certificate", is_valid));
+        certificate.into_iter().chain(self.workers.iter().map(Worker::check))
+    }
+
+    /// Lets them finish what they have begun, and waits for their end.
+    pub(super) fn stop(self) {
+        stop_all(self.workers);
+    }
+}
+
+/// A runtime, and a client whose connections it drives.
+fn runtime(connection: kube::Config, context: &Context) -> Result<(Runtime, Client), Error> {
+    let runtime = crate::cli::runtime()?;
+    let client = {
+        let _here = runtime.enter();
+        cluster::counted(connection, &context.metrics)?
+    };
+    Ok((runtime, client))
+}
+
+impl ProgressParts {
+    async fn serve(self, stopped: Stop) -> Result<(), Error> {
+        let Self { client, context, listener, url } = self;
+        let (clock, metrics) = (context.clock.clone(), context.metrics.clone());
+        let current = Arc::new(Current::new());
+        keep_for_pods(&client, &context, &current, url);
+        let desk = progress_server::Desk::new(client, clock, metrics);
+        let router = desk.router();
+        tokio::spawn(async move { desk.write().await });
+        let listener = listening(listener)?;
+        tls::serve(listener, router, current, progress_server::limits(), stopped).await;
+        Ok(())
     }
 }
 
 impl Parts {
     async fn serve(self, stopped: Stop) -> Result<(), Error> {
-        let Self { client, context, config, webhook, progress, metrics, valid } = self;
+        let Self { client, context, config, webhook, metrics, valid } = self;
         let clock = context.clock.clone();
         let current = Arc::new(Current::new());
         keep(&client, &clock, &config, &current);
@@ -90,16 +136,6 @@ impl Parts {
             let clients = config.webhook.client_ca_file.map(clients);
             serving.push((listener, router, current.clone(), clients, Limits::default()));
         }
-        if let Some(listener) = progress {
-            let current = Arc::new(Current::new());
-            let url = config.progress_server.url.clone();
-            keep_for_pods(&client, &context, &current, url);
-            let desk =
-                progress_server::Desk::new(client.clone(), clock.clone(), context.metrics.clone());
-            let router = desk.router();
-            tokio::spawn(async move { desk.write().await });
-            serving.push((listener, router, current, None, progress_server::limits()));
-        }
         if let Some(listener) = metrics {
             let access = serve::Access::new(client, clock);
             let router = serve::metrics_router(context.metrics.clone(), Some(access));
@@ -107,8 +143,7 @@ impl Parts {
         }
         let serving =
             serving.into_iter().map(async |(listener, router, current, clients, limits)| {
-                let listener = tokio::net::TcpListener::from_std(listener)
-                    .map_err(|error| Error::System(format!("cannot listen: {error}")))?;
+                let listener = listening(listener)?;
                 let stopped = stopped.clone();
                 match clients {
                     Some(clients) => {
@@ -222,11 +257,13 @@ async fn learn(client: Client, account: Arc<OnceLock<String>>) {
     }
 }
 
+/// The listener, on the runtime of this thread.
+fn listening(listener: TcpListener) -> Result<tokio::net::TcpListener, Error> {
+    tokio::net::TcpListener::from_std(listener)
+        .map_err(|error| Error::System(format!("cannot listen: {error}")))
+}
+
 fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, Error> {
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listener
+    listener::bind(address)
         .map_err(|error| Error::System(format!("cannot listen on {address} for {what}: {error}")))
 }

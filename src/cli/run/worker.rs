@@ -74,10 +74,19 @@ impl Worker {
 
     /// Lets it finish what it has begun, and waits for its end.
     pub(super) fn stop(self) {
-        // fails only where the thread has ended by itself
-        if self.stop.send(()).is_err() || self.thread.join().is_err() {
+        stop_all([self]);
+    }
+}
+
+/// Lets several finish what they have begun, at the same time, and waits for their end.
+pub(super) fn stop_all(workers: impl IntoIterator<Item = Worker>) {
+    // fails only where the thread has ended by itself
+    let told = |worker: Worker| (worker.name, worker.stop.send(()).is_ok(), worker.thread);
+    let told: Vec<_> = workers.into_iter().map(told).collect();
+    for (name, is_told, thread) in told {
+        if !is_told || thread.join().is_err() {
             // why it ended is in the log already
-            tracing::debug!(thread = self.name, "A thread had already stopped.");
+            tracing::debug!(thread = name, "A thread had already stopped.");
         }
     }
 }
@@ -184,6 +193,26 @@ mod tests {
         assert!(*worker.check().1.borrow());
         worker.stop();
         assert!(beats.iter().count() < usize::MAX, "its end of the channel is gone");
+    }
+
+    #[tokio::test]
+    async fn threads_that_are_to_end_do_so_at_the_same_time() {
+        // each waits for the other after it was told to end
+        let (first, second) = (oneshot::channel(), oneshot::channel());
+        let workers = [(first.0, second.1), (second.0, first.1)].map(|(tell, told)| {
+            let worker = Worker::start("w", crate::cli::runtime().unwrap(), async move |stop| {
+                stop.await;
+                drop((tell.send(()), told.await));
+                Ok(())
+            });
+            worker.unwrap()
+        });
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            stop_all(workers);
+            sender.send(()).unwrap();
+        });
+        ended.recv_timeout(Duration::from_secs(10)).expect("both end");
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,7 +20,9 @@
 //!
 //! use appwrapper_controller::certificate::{self, CertificateNames, Keeper};
 //! use appwrapper_controller::clock::SystemClock;
+//! use appwrapper_controller::listener;
 //! use appwrapper_controller::tls::{self, Current, Limits};
+//! use tokio::net::TcpListener;
 //!
 //! let current = Arc::new(Current::new());
 //! let validity = current.validity(); // for readiness and a metric
@@ -32,7 +34,7 @@
 //!         tokio::spawn(Keeper::new(&client, clock, current.clone(), names).run())
 //!     }
 //! };
-//! let listener = tokio::net::TcpListener::bind(config.webhook.address).await?;
+//! let listener = listener::bind(config.webhook.address).and_then(TcpListener::from_std)?;
 //! let stop = std::future::pending();
 //! tls::serve(listener, router, current, Limits::default(), stop).await;
 //! keeping.abort();

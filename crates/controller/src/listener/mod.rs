@@ -9,6 +9,7 @@
 //! with the most connections loses one: the one that has been idle longest, or else the one that has taken
 //! longest to send its request. A request that has arrived is always answered.
 
+mod bind;
 mod body;
 mod line;
 mod peer;
@@ -16,6 +17,7 @@ mod places;
 mod server;
 mod shares;
 
+pub use bind::bind;
 pub use peer::Peer;
 pub use server::{Handshake, Limits, Plain, serve};
 pub use shares::{Share, Shares};

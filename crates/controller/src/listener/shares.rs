@@ -5,54 +5,54 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Peer;
 
-/// The number of tracked peers above which those that hold nothing are forgotten.
-const PEERS_KNOWN: usize = 256;
+/// The number of holders that are known above which those that hold nothing are forgotten.
+const HOLDERS_KNOWN: usize = 256;
 
-/// A limited resource of which one peer may hold only a part.
+/// A limited resource of which one holder, such as a peer or a namespace, may hold only a part.
 #[derive(Debug)]
-pub struct Shares {
+pub struct Shares<K = Peer> {
     all: Arc<Semaphore>,
     most: u32,
-    of_a_peer: u32,
-    peers: Mutex<BTreeMap<Peer, Arc<Semaphore>>>,
+    of_one: u32,
+    holders: Mutex<BTreeMap<K, Arc<Semaphore>>>,
 }
 
 /// A part that is held until this is dropped.
 #[derive(Debug)]
 pub struct Share {
-    _of_peer: Option<OwnedSemaphorePermit>,
+    _of_holder: Option<OwnedSemaphorePermit>,
     _of_all: Option<OwnedSemaphorePermit>,
 }
 
-impl Shares {
-    /// The total amount, and the most that each peer may hold.
+impl<K: Ord> Shares<K> {
+    /// The total amount, and the most that each holder may have.
     #[must_use]
-    pub fn new(most: u32, of_a_peer: u32) -> Self {
+    pub fn new(most: u32, of_one: u32) -> Self {
         let all = Arc::new(Semaphore::new(most as usize));
-        Self { all, most, of_a_peer: of_a_peer.min(most), peers: Mutex::default() }
+        Self { all, most, of_one: of_one.min(most), holders: Mutex::default() }
     }
 
-    /// Waits for a part; never more than a peer may have. Without a peer only the whole counts.
-    pub async fn take(&self, peer: Option<Peer>, amount: u32) -> Share {
-        // the semaphores are never closed; the peer's comes first, so that a peer at its own limit does
+    /// Waits for a part; never more than a holder may have. Without a holder only the whole counts.
+    pub async fn take(&self, holder: Option<K>, amount: u32) -> Share {
+        let most = if holder.is_some() { self.of_one } else { self.most };
+        // the semaphores are never closed; the holder's comes first, so that a holder at its own limit does
         // not block others
-        let of_peer = match peer {
-            Some(peer) => self.of(peer).acquire_many_owned(amount.min(self.of_a_peer)).await.ok(),
+        let of_holder = match holder {
+            Some(holder) => self.of(holder).acquire_many_owned(amount.min(most)).await.ok(),
             None => None,
         };
-        let most = if peer.is_some() { self.of_a_peer } else { self.most };
         let of_all = self.all.clone().acquire_many_owned(amount.min(most)).await.ok();
-        Share { _of_peer: of_peer, _of_all: of_all }
+        Share { _of_holder: of_holder, _of_all: of_all }
     }
 
-    fn of(&self, peer: Peer) -> Arc<Semaphore> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        if peers.len() >= PEERS_KNOWN {
+    fn of(&self, holder: K) -> Arc<Semaphore> {
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if holders.len() >= HOLDERS_KNOWN {
             // held by a permit or by who waits for one
-            peers.retain(|_, held| Arc::strong_count(held) > 1);
+            holders.retain(|_, held| Arc::strong_count(held) > 1);
         }
-        let new = || Arc::new(Semaphore::new(self.of_a_peer as usize));
-        peers.entry(peer).or_insert_with(new).clone()
+        let new = || Arc::new(Semaphore::new(self.of_one as usize));
+        holders.entry(holder).or_insert_with(new).clone()
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
             let peer = Some(Peer::V6(number));
             assert!(shares.take(peer, 4).now_or_never().is_some());
         }
-        assert!(shares.peers.lock().unwrap().len() <= PEERS_KNOWN);
+        assert!(shares.holders.lock().unwrap().len() <= HOLDERS_KNOWN);
         assert!(shares.take(peer(1), 1).now_or_never().is_none(), "who holds something is known");
         drop(held);
     }

@@ -31,6 +31,7 @@ const POD_SETS_MAX: usize = 1000;
 
 /// An AppWrapper as it is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one object")]
 pub struct Wrapper {
     /// Its namespace.
     pub namespace: String,
@@ -54,6 +55,8 @@ pub struct Wrapper {
     pub queue: Option<String>,
     /// MultiKueue of a manager cluster created it.
     pub has_manager: bool,
+    /// It names its Workload, which Kueue then does not create.
+    pub is_prebuilt: bool,
     /// Somebody applies it on the server's side: `managedFields` say which fields are theirs.
     pub is_applied: bool,
     /// What it asks for.
@@ -172,7 +175,7 @@ impl Wrapper {
             }
         }
         self.note_recorded(index, &mut component);
-        component.end = Kind::of(&component.api_version, &component.kind).end;
+        component.end = Kind::of_any_version(&component.api_version, &component.kind).end;
         component
     }
 

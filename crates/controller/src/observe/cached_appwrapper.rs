@@ -230,6 +230,8 @@ impl Wrapper {
     fn plain(meta: &ObjectMeta, spec: Arc<AppWrapperSpec>, status: AppWrapperStatus) -> Self {
         let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key));
         let queue = label(keys::QUEUE_NAME);
+        let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
+        let prebuilt = [annotation(keys::PREBUILT_WORKLOAD), label(keys::PREBUILT_WORKLOAD)];
         Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
@@ -242,6 +244,7 @@ impl Wrapper {
             annotations: tuning(meta),
             queue: queue.filter(|name| !name.is_empty()).cloned(),
             has_manager: label(keys::MULTIKUEUE_ORIGIN).is_some(),
+            is_prebuilt: prebuilt.iter().flatten().any(|name| !name.is_empty()),
             is_applied: meta.managed_fields.as_ref().is_some_and(|all| !all.is_empty()),
             spec,
             status,
@@ -298,6 +301,22 @@ mod tests {
         let bad = stored(&bad);
         assert_eq!(bad.key().name, "a");
         assert!(bad.summary.as_ref().unwrap_err().contains("invalid type"), "{:?}", bad.summary);
+    }
+
+    #[test]
+    fn a_label_or_an_annotation_names_a_prebuilt_workload() {
+        for (metadata, want) in [
+            (json!({}), false),
+            (json!({"labels": {keys::PREBUILT_WORKLOAD: "w"}}), true),
+            (json!({"annotations": {keys::PREBUILT_WORKLOAD: "w"}}), true),
+            (json!({"labels": {keys::PREBUILT_WORKLOAD: ""}}), false),
+        ] {
+            let meta: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
+            let wrapper =
+                Wrapper::new(&meta, AppWrapperSpec::default(), AppWrapperStatus::default());
+            let found = (wrapper.is_prebuilt, wrapper.snapshot().is_prebuilt);
+            assert_eq!(found, (want, want), "{metadata}");
+        }
     }
 
     #[test]

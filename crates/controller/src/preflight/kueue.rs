@@ -80,6 +80,8 @@ struct Waiting {
     enable: bool,
     timeout: Option<Period>,
     recovery: Option<Period>,
+    /// `blockAdmission`: nothing is admitted while an admitted Workload is not ready.
+    blocks: Option<bool>,
 }
 
 pub(super) const DEFAULT_CONFIG_MAP: &str = "kueue-manager-config";
@@ -164,7 +166,8 @@ impl Settings {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
+        // Kueue follows YAML 1.1, where yes is true as well
+        let options = serde_saphyr::options! { with_snippet: false, strict_booleans: false };
         let file: Value = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| format!("invalid YAML: {error}"))?;
         let gates = file["featureGates"].as_object().into_iter().flatten();
@@ -180,14 +183,26 @@ impl Settings {
         };
         let (timeout, recovery) = (period("timeout")?, period("recoveryTimeout")?);
         let enable = waiting["enable"] == true;
+        let blocks = waiting["blockAdmission"].as_bool();
         Ok(Self {
             gates: gates
                 .filter_map(|(gate, value)| Some((gate.clone(), value.as_bool()?)))
                 .collect(),
             frameworks: frameworks.filter_map(Value::as_str).map(str::to_owned).collect(),
             is_old: file["apiVersion"] == "config.kueue.x-k8s.io/v1beta1",
-            pods_ready: waiting.is_object().then_some(Waiting { enable, timeout, recovery }),
+            pods_ready: waiting.is_object().then_some(Waiting {
+                enable,
+                timeout,
+                recovery,
+                blocks,
+            }),
         })
+    }
+
+    /// Whether it admits nothing while an admitted Workload is not ready, where it waits for pods at all.
+    fn blocks_admission(&self) -> bool {
+        // the default of v1beta1, where waiting is switched on
+        self.pods_ready.is_some_and(|waiting| waiting.blocks.unwrap_or(self.is_old))
     }
 
     fn has_framework(&self) -> bool {
@@ -282,6 +297,7 @@ fn judge(
         let none = BTreeMap::new();
         if let Some(waiting) = settings.pods_ready(version, gates.unwrap_or(&none)) {
             notices.extend(fit::judge(waiting, periods, &file));
+            notices.extend(settings.blocks_admission().then(|| blocked(&file)));
         }
     }
     notices
@@ -316,6 +332,14 @@ fn released(version: Option<Version>, where_gates: &str) -> Notice {
     Notice(format!(
         "Kueue{version} releases the quota of a deleted AppWrapper immediately, while its pods \
          still run, and admits other workloads: set {ORPHANS} to false in {where_gates} and restart Kueue"
+    ))
+}
+
+fn blocked(file: &str) -> Notice {
+    Notice(format!(
+        "Kueue admits no other workload while an AppWrapper restarts, or is kept after a failure: \
+         set waitForPodsReady.blockAdmission of {file} to false (it defaults to true in v1beta1) \
+         and restart Kueue"
     ))
 }
 

@@ -11,14 +11,14 @@ use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::PodId;
 use super::refusal::Refusal;
 use crate::api::GROUP;
 use crate::clock::Clock;
-use crate::kinds::OWNER_KIND;
+use crate::kinds::{OWNER_API_VERSION, OWNER_KIND};
+use crate::listener::Shares;
 use crate::observe::ancestry::CHAIN_MAX;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::live::{self, Live};
@@ -37,10 +37,13 @@ const KEPT_MAX: usize = 16_384;
 const OWNERS_KEPT_MAX: usize = 4_096;
 /// The reads of pods and owners of a namespace.
 const OF_NAMESPACE: Rate = Rate { each: Duration::from_millis(25), at_once: 400 };
-/// The most pods that are looked at at a time.
-const LOOKS_AT_A_TIME: usize = 16;
+/// The most pods that are looked at at a time, and those of one namespace.
+const LOOKS_AT_A_TIME: u32 = 16;
+const LOOKS_OF_A_NAMESPACE: u32 = 4;
 /// The longest wait for a place among them.
 const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
+/// How often the log says that the owners of pods of a namespace cannot be read.
+const LINES_OF_A_NAMESPACE: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 
 /// The AppWrapper of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +83,8 @@ pub(super) struct Owners {
     /// What is known of owners, by namespace and by all that a reference says.
     links: TtlCache<(String, Controller), Above>,
     rates: RateLimiter<String>,
-    places: Semaphore,
+    places: Shares<String>,
+    lines: RateLimiter<String>,
 }
 
 /// What is read of an AppWrapper.
@@ -110,7 +114,8 @@ impl Owners {
             links: TtlCache::new(clock.clone(), OWNERS_KEPT_MAX),
             clock,
             rates: RateLimiter::new(OF_NAMESPACE),
-            places: Semaphore::new(LOOKS_AT_A_TIME),
+            places: Shares::new(LOOKS_AT_A_TIME, LOOKS_OF_A_NAMESPACE),
+            lines: RateLimiter::new(LINES_OF_A_NAMESPACE),
         }
     }
 
@@ -133,7 +138,8 @@ impl Owners {
 
     async fn look(&self, pod: &PodId) -> Result<Known, Refusal> {
         self.take(&pod.namespace)?;
-        let place = timeout(PLACE_TIME_MAX, self.places.acquire()).await;
+        let place = self.places.take(Some(pod.namespace.clone()), 1);
+        let place = timeout(PLACE_TIME_MAX, place).await;
         let _place = place.map_err(|_| Refusal::TooMany(PLACE_TIME_MAX))?;
         let known = self.read(pod).await?;
         let time = if matches!(known, Known::Owned(_)) { KEPT_FOR } else { REFUSED_FOR };
@@ -150,7 +156,8 @@ impl Owners {
     async fn read(&self, pod: &PodId) -> Result<Known, Refusal> {
         let PodId { namespace, name, uid } = pod;
         let found = self.metadata(&live::pod_resource(), namespace, name).await;
-        let found = found.map_err(|error| unavailable(&error))?.map(|found| Identity::of(&found));
+        let found = found.map_err(|error| self.unavailable(namespace, &error))?;
+        let found = found.map(|found| Identity::of(&found));
         let Some(found) = found.filter(|found| found.uid == *uid) else {
             return Ok(Known::Gone);
         };
@@ -174,18 +181,23 @@ impl Owners {
 
     /// What is known of an owner, which is read where that is not remembered.
     async fn above(&self, namespace: &str, owner: &Controller) -> Result<Above, Refusal> {
-        let key = (namespace.to_owned(), owner.clone());
+        let is_appwrapper = owner.kind == OWNER_KIND && group(&owner.api_version) == Some(GROUP);
+        let mut owner = owner.clone();
+        if is_appwrapper {
+            // a reference may name any version of it, and it is read in this one
+            OWNER_API_VERSION.clone_into(&mut owner.api_version);
+        }
+        let key = (namespace.to_owned(), owner);
         if let Some(known) = self.links.get(&key) {
             return Ok(known);
         }
         self.take(namespace)?;
-        let is_appwrapper = owner.kind == OWNER_KIND && group(&owner.api_version) == Some(GROUP);
         let read = if is_appwrapper {
-            self.appwrapper(namespace, owner).await
+            self.appwrapper(namespace, &key.1).await
         } else {
-            self.controller(namespace, owner).await
+            self.controller(namespace, &key.1).await
         };
-        let above = read.map_err(|error| unavailable(&error))?;
+        let above = read.map_err(|error| self.unavailable(namespace, &error))?;
         let time = match above {
             Above::Controller(_) | Above::AppWrapper { takes_progress: true } => KEPT_FOR,
             Above::Nothing | Above::AppWrapper { takes_progress: false } => REFUSED_FOR,
@@ -244,10 +256,17 @@ impl Owners {
             Err(error) => Err(live::Error::api(what(), error)),
         }
     }
-}
 
-fn unavailable(error: &live::Error) -> Refusal {
-    let cause = telemetry::chain(error);
-    tracing::warn!(cause, "Cannot read the owners of a pod; progress report refused.");
-    Refusal::Unavailable("owner of the pod")
+    /// Says in the log why owners cannot be read, for one namespace only so often: its pods may name any owners.
+    fn unavailable(&self, namespace: &str, error: &live::Error) -> Refusal {
+        if self.lines.take(namespace.to_owned(), 1, self.clock.elapsed()).is_ok() {
+            let cause = telemetry::chain(error);
+            tracing::warn!(
+                cause,
+                namespace,
+                "Cannot read the owners of a pod; progress report refused."
+            );
+        }
+        Refusal::Unavailable("owner of the pod")
+    }
 }

@@ -1,8 +1,9 @@
 //! The reports that wait to be written: one for each pod, joined from all that it sent meanwhile.
 //!
-//! A pod is written at most once in [`INTERVAL`], all pods together at most once in [`PACE`]. Namespaces take turns, and
-//! each has at most [`AT_WORK_OF_A_NAMESPACE`] writes at work, so that a namespace whose admission is slow delays no
-//! other.
+//! A pod is written at most once in [`INTERVAL`], unless its place was taken meanwhile, and all pods together at most once
+//! in [`PACE`]. Namespaces take turns, and each has at most [`AT_WORK_OF_A_NAMESPACE`] writes at work, so that a namespace
+//! whose admission is slow delays no other. What waits is looked through at most once in [`PACE`], however many reports
+//! come, apart from the search for a place when there is none left.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -22,6 +23,8 @@ const PACE: Duration = Duration::from_millis(40);
 /// The most pods, and those of one namespace.
 const PODS_MAX: usize = 16_384;
 const PODS_OF_A_NAMESPACE: usize = 2_048;
+/// The pods of a namespace that have a place even where there is none left: they take it from the namespace with the most.
+const PODS_IN_ANY_CASE: usize = 16;
 /// The most writes of a namespace at a time.
 const AT_WORK_OF_A_NAMESPACE: usize = 2;
 /// The most failed writes in a row after which a report is given up: about 10 minutes.
@@ -57,8 +60,10 @@ struct Inner {
     pods: usize,
     /// The namespace that had its turn last.
     last: String,
-    /// Before that, nothing is written.
+    /// Before that, nothing is written, and nobody looks for what is to be written.
     not_before: Duration,
+    /// Before that, nothing is forgotten.
+    no_forgetting_before: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -150,23 +155,47 @@ impl Inner {
         if self.pods >= PODS_MAX {
             self.forget(now);
         }
-        let (pods, most) = (self.pods, PODS_MAX);
-        let space = self.namespaces.entry(namespace).or_default();
-        let known = space.pods.len();
-        match space.pods.get_mut(&uid) {
-            Some(slot) => slot.report = Some(report.after(slot.report.as_ref())),
-            None if known >= PODS_OF_A_NAMESPACE || pods >= most => return Err(INTERVAL),
-            None => {
-                let report = Some(report);
-                let slot = Slot { name, report, at_work: false, failures: 0, not_before: now };
-                space.pods.insert(uid, slot);
-                self.pods += 1;
-            }
+        let space = self.namespaces.get_mut(&namespace);
+        let known = space.as_ref().map_or(0, |space| space.pods.len());
+        if let Some(slot) = space.and_then(|space| space.pods.get_mut(&uid)) {
+            slot.report = Some(report.after(slot.report.as_ref()));
+            return Ok(());
         }
+        if known >= PODS_OF_A_NAMESPACE || !self.has_place(known) {
+            return Err(INTERVAL);
+        }
+        let report = Some(report);
+        let slot = Slot { name, report, at_work: false, failures: 0, not_before: now };
+        self.namespaces.entry(namespace).or_default().pods.insert(uid, slot);
+        self.pods += 1;
         Ok(())
     }
 
+    /// Whether there is a place for one more pod of a namespace of which so many are known, made free if need be.
+    fn has_place(&mut self, known: usize) -> bool {
+        self.pods < PODS_MAX || (known < PODS_IN_ANY_CASE && self.displace())
+    }
+
+    /// Forgets a pod of the namespace with the most: first one without a report that waits, of those the one that was
+    /// written least recently. Returns false where no namespace has more pods than each has in any case.
+    fn displace(&mut self) -> bool {
+        let most = self.namespaces.values_mut().max_by_key(|space| space.pods.len());
+        let Some(space) = most.filter(|space| space.pods.len() > PODS_IN_ANY_CASE) else {
+            return false;
+        };
+        let idle = space.pods.iter().filter(|(_, slot)| !slot.at_work);
+        let first = idle.min_by_key(|(_, slot)| (slot.report.is_some(), slot.not_before));
+        let Some(uid) = first.map(|(uid, _)| uid.clone()) else { return false };
+        space.pods.remove(&uid);
+        self.pods -= 1;
+        true
+    }
+
     fn next(&mut self, now: Duration) -> Next {
+        if now < self.not_before {
+            return Next::At(self.not_before);
+        }
+        self.not_before = now + PACE;
         self.forget(now);
         let after = self.namespaces.range::<str, _>((Excluded(self.last.as_str()), Unbounded));
         let before = self.namespaces.range::<str, _>((Unbounded, Included(self.last.as_str())));
@@ -186,16 +215,14 @@ impl Inner {
             }
         }
         let Some((due, namespace, uid)) = soonest else { return Next::Nothing };
-        let due = due.max(self.not_before);
         if due > now {
-            return Next::At(due);
+            return Next::At(due.max(self.not_before));
         }
         let Some(space) = self.namespaces.get_mut(&namespace) else { return Next::Nothing };
         let Some(slot) = space.pods.get_mut(&uid) else { return Next::Nothing };
         let Some(report) = slot.report.take() else { return Next::Nothing };
         slot.at_work = true;
         space.at_work += 1;
-        self.not_before = now + PACE;
         self.last.clone_from(&namespace);
         Next::Write(PodId { namespace, name: slot.name.clone(), uid }, report)
     }
@@ -227,8 +254,12 @@ impl Inner {
         slot.failures == 1
     }
 
-    /// Forgets the pods of which nothing waits, and which may be written again.
+    /// Forgets the pods of which nothing waits, and which may be written again: at most once in [`PACE`].
     fn forget(&mut self, now: Duration) {
+        if now < self.no_forgetting_before {
+            return;
+        }
+        self.no_forgetting_before = now + PACE;
         for space in self.namespaces.values_mut() {
             let before = space.pods.len();
             space

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use tower::ServiceExt;
@@ -23,6 +24,8 @@ struct State {
     calls: Vec<String>,
     patches: Vec<Value>,
     broken: Option<(&'static str, u16)>,
+    /// What has this in its path is never answered.
+    hangs: Option<&'static str>,
 }
 
 fn reply(code: u16, body: &Value) -> http::Response<kube::client::Body> {
@@ -87,6 +90,10 @@ impl Cluster {
                 let is_lean = accepts.to_str().unwrap().contains("as=PartialObjectMetadata");
                 let how = if is_lean { " metadata" } else { "" };
                 cluster.state().calls.push(format!("{method} {path}{how}"));
+                let hangs = cluster.state().hangs;
+                if hangs.is_some_and(|part| path.contains(part)) {
+                    std::future::pending::<()>().await;
+                }
                 let body = request.into_body().collect_bytes().await?;
                 let body: Value = serde_json::from_slice(&body).unwrap_or_default();
                 Ok::<_, kube::Error>(cluster.serve(method.as_str(), &path, &body))
@@ -335,6 +342,68 @@ async fn a_pod_costs_few_calls() {
     assert_eq!(calls.len(), 11, "token, pod, nine Jobs; the AppWrapper is known: {calls:?}");
     report("team/second/second", 1).await;
     assert_eq!(cluster.calls(""), 2, "token, pod");
+}
+
+#[tokio::test]
+async fn an_appwrapper_is_read_once_whatever_versions_are_named() {
+    let cluster = cluster();
+    let (_, desk) = desk(&cluster);
+    for number in 0..9 {
+        let (name, version) = (format!("v{number}"), format!("workload.codeflare.dev/v{number}"));
+        let owner = [version.as_str(), "AppWrapper", "train", "aw"];
+        cluster.add(pod_path(&name), &name, Some(owner), &json!({}));
+        let token = format!("team/{name}/{name}");
+        assert_eq!(post_to(&desk, PATH, Some(&token), report_of(1)).await.code, 200, "{version}");
+    }
+    assert_eq!(cluster.calls(APPWRAPPERS), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_namespaces_do_not_hold_all_looks_at_pods() {
+    let cluster = cluster();
+    let (_, desk) = desk(&cluster);
+    cluster.state().hangs = Some("/namespaces/slow-");
+    for (number, namespace) in (0..40).zip(["slow-a", "slow-b"].into_iter().cycle()) {
+        let (desk, path) = (desk.clone(), PATH.replace("/team/", &format!("/{namespace}/")));
+        let token = format!("{namespace}/p{number}/u{number}");
+        tokio::spawn(async move { post_to(&desk, &path, Some(&token), report_of(1)).await.code });
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let calls = std::mem::take(&mut cluster.state().calls);
+    for slow in ["/namespaces/slow-a/pods/", "/namespaces/slow-b/pods/"] {
+        assert!(calls.iter().filter(|call| call.contains(slow)).count() > 1, "{calls:?}");
+    }
+    let answer = post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await;
+    assert_eq!(answer.code, 200, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn owners_that_cannot_be_read_fill_no_log() {
+    let lines = Arc::new(AtomicUsize::new(0));
+    let counted = lines.clone();
+    let layer = tracing_subscriber::fmt().with_writer(move || {
+        counted.fetch_add(1, Ordering::SeqCst); // once for each line
+        std::io::sink()
+    });
+    let _guard = tracing::subscriber::set_default(layer.finish());
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    cluster.state().broken = Some(("/pods/", 500));
+    let failed = async |namespace: &str, number: usize| {
+        let path = PATH.replace("/team/", &format!("/{namespace}/"));
+        let token = format!("{namespace}/p{number}/u{number}");
+        assert_eq!(post_to(&desk, &path, Some(&token), report_of(1)).await.code, 503);
+    };
+    for number in 0..30 {
+        failed("team", number).await;
+    }
+    let of_one = lines.load(Ordering::SeqCst);
+    assert!((1..=10).contains(&of_one), "{of_one} lines");
+    failed("other", 0).await;
+    assert_eq!(lines.load(Ordering::SeqCst), of_one + 1, "another namespace has its own");
+    clock.advance(Duration::from_secs(1));
+    failed("team", 30).await;
+    assert_eq!(lines.load(Ordering::SeqCst), of_one + 2, "a line a second");
 }
 
 #[tokio::test]

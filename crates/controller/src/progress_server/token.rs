@@ -92,7 +92,7 @@ impl Tokens {
 
     async fn review(&self, token: &str) -> Result<Option<TokenReviewStatus>, Refusal> {
         let audiences = Some(vec![PROGRESS_AUDIENCE.to_owned()]);
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
         match reviews.create(&PostParams::default(), &review).await {

@@ -16,7 +16,7 @@ use crate::snapshot::{Component, Snapshot};
 /// controller would make them again meanwhile. A second request would make it wait for them again: nothing is
 /// sent while it is Terminating.
 pub(super) fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
-    let kind = kinds::Kind::of(&component.api_version, &component.kind);
+    let kind = kinds::Kind::of_any_version(&component.api_version, &component.kind);
     let last = !component.pod_sets.is_empty() && !kind.makes.is_empty() && !kind.recreates;
     let on_its_way = component.ours().is_some_and(|object| object.terminating);
     match (forced, last) {

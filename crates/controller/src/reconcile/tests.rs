@@ -352,6 +352,8 @@ fn a_component_goes_last_unless_its_controller_goes_on_until_then() {
         ("jobset.x-k8s.io/v1alpha2", "JobSet", [How::GracefulLast, How::ForcedLast]),
         ("ray.io/v1", "RayJob", [How::GracefulLast, How::ForcedLast]),
         ("ray.io/v1", "RayService", [How::Graceful, How::Forced]),
+        ("ray.io/v1alpha1", "RayService", [How::Graceful, How::Forced]),
+        ("ray.io/v1alpha1", "RayJob", [How::GracefulLast, How::ForcedLast]),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", [How::Graceful, How::Forced]),
     ] {
         let component = Component {
@@ -361,6 +363,6 @@ fn a_component_goes_last_unless_its_controller_goes_on_until_then() {
             ..Component::default()
         };
         let found = [false, true].map(|forced| super::deletion::how_to_delete(&component, forced));
-        assert_eq!(found, want.map(Some), "{kind}");
+        assert_eq!(found, want.map(Some), "{api_version} {kind}");
     }
 }

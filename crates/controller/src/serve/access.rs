@@ -105,7 +105,7 @@ impl Access {
     }
 
     async fn ask(&self, token: &str) -> Result<Permission, Error> {
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.0.client.clone());
         let said = reviews.create(&PostParams::default(), &review).await?.status;

@@ -49,17 +49,23 @@ pub struct Error {
 ///
 /// # Errors
 /// Where the address cannot be listened on.
-pub async fn health(address: SocketAddr, checks: Vec<Check>) -> Result<(), Error> {
-    serve("health", address, health_router(checks)).await
+///
+/// # Panics
+/// Outside of a Tokio runtime.
+pub fn health(address: SocketAddr, checks: Vec<Check>) -> Result<(), Error> {
+    serve("health", address, health_router(checks))
 }
 
 /// Serves [`metrics_router`] in plain text, without authentication, and of a shadow [`shadow_router`].
 ///
 /// # Errors
 /// Where the address cannot be listened on.
-pub async fn metrics(address: SocketAddr, context: Arc<Context>) -> Result<(), Error> {
+///
+/// # Panics
+/// Outside of a Tokio runtime.
+pub fn metrics(address: SocketAddr, context: Arc<Context>) -> Result<(), Error> {
     let router = metrics_router(context.metrics.clone(), None);
-    serve("metrics", address, router.merge(shadow_router(context))).await
+    serve("metrics", address, router.merge(shadow_router(context)))
 }
 
 /// `/shadow`: a table of how often the active controller decided the same, or otherwise. Of another controller than
@@ -105,9 +111,9 @@ async fn readiness(State(checks): State<Vec<Check>>) -> impl IntoResponse {
     (if all { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }
 
-async fn serve(what: &'static str, address: SocketAddr, router: Router) -> Result<(), Error> {
+fn serve(what: &'static str, address: SocketAddr, router: Router) -> Result<(), Error> {
     let failed = |source| Error { what, address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let listener = listener::bind(address).and_then(TcpListener::from_std).map_err(failed)?;
     let limits = Limits::small();
     tokio::spawn(listener::serve(listener, router, Plain, limits, std::future::pending()));
     Ok(())

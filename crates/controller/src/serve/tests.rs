@@ -148,7 +148,7 @@ async fn idle_connections_keep_no_probe_out() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    health(free, vec![]).await.unwrap();
+    health(free, vec![]).unwrap();
     let mut idle = vec![];
     for _ in 0..4 * Limits::small().connections {
         idle.push(TcpStream::connect(free).await.unwrap());

@@ -3,7 +3,9 @@
 //! An access check costs API requests by the controller, and every client that reaches the webhook's port can
 //! send a review with any user name. So there is a rate limit for each user that a peer names, one for each namespace,
 //! since a tenant has as many `ServiceAccounts` as it likes, and one for each peer over all of them: no client can exhaust
-//! the limit of a user at another peer. A check that was made a moment ago costs little: its results are cached.
+//! the limit of a user at another peer. An API server is one peer for all its tenants, so each peer has a reserve beside
+//! its limit, which only namespaces that ask for little and the controller itself draw on. A check that was made a moment
+//! ago costs little: its results are cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,11 @@ const OF_USER: Rate = Rate { each: Duration::from_millis(10), at_once: 500 };
 const OF_NAMESPACE: Rate = Rate { each: Duration::from_millis(5), at_once: 1_000 };
 /// A peer: an API server asks for all its users.
 const OF_PEER: Rate = Rate { each: Duration::from_micros(2_500), at_once: 2_000 };
+/// A namespace that asks for no more than this draws on the reserve of its peer. A check that takes more than
+/// `at_once` does not.
+const CALM: Rate = Rate { each: Duration::from_millis(100), at_once: 30 };
+/// The reserve of a peer, beside [`OF_PEER`]: enough for 20 namespaces that ask for as much as is calm all the time.
+const RESERVE: Rate = Rate { each: Duration::from_millis(5), at_once: 1_000 };
 /// The shortest time for which results are cached, denials included.
 const PAID_FOR: Duration = Duration::from_secs(2);
 /// The most checks that are remembered.
@@ -50,15 +57,18 @@ pub(super) struct Rates {
     clock: Arc<dyn Clock>,
     users: RateLimiter<Named>,
     namespaces: RateLimiter<Named>,
+    calm: RateLimiter<Named>,
     peers: RateLimiter<Peer>,
+    reserve: RateLimiter<Peer>,
     paid: TtlCache<Subject, ()>,
 }
 
 impl Rates {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let paid = TtlCache::new(clock.clone(), PAID_MAX);
-        let [users, namespaces] = [OF_USER, OF_NAMESPACE].map(RateLimiter::new);
-        Self { clock, users, namespaces, peers: RateLimiter::new(OF_PEER), paid }
+        let [users, namespaces, calm] = [OF_USER, OF_NAMESPACE, CALM].map(RateLimiter::new);
+        let [peers, reserve] = [OF_PEER, RESERVE].map(RateLimiter::new);
+        Self { clock, users, namespaces, calm, peers, reserve, paid }
     }
 
     /// Charges a check that takes so many requests of the cluster; one where its results are remembered. The controller
@@ -87,12 +97,38 @@ impl Rates {
             })?;
         }
         let Some(peer) = peer else { return Ok(()) };
-        self.peers.take(peer, requests, now).map_err(|time| {
+        self.take_of_peer(peer, tenant.as_ref(), requests, now).map_err(|time| {
             self.users.refund(&user, requests, now);
             if let Some(tenant) = &tenant {
                 self.namespaces.refund(tenant, requests, now);
             }
             Wait::Peer(time)
+        })
+    }
+
+    /// Takes from what a peer may cause: for a namespace that asks for little, from its reserve first, and for the controller
+    /// itself, which has no tenant, from its reserve last. Where both have too little, the shorter wait counts.
+    fn take_of_peer(
+        &self,
+        peer: Peer,
+        tenant: Option<&Named>,
+        requests: u32,
+        now: Duration,
+    ) -> Result<(), Duration> {
+        let of_peer = || self.peers.take(peer, requests, now);
+        let of_reserve = || self.reserve.take(peer, requests, now);
+        let Some(tenant) = tenant else {
+            return of_peer().or_else(|wait| of_reserve().map_err(|other| wait.min(other)));
+        };
+        // the limiter would take more than can ever be there as all of it
+        let is_calm =
+            requests <= CALM.at_once && self.calm.take(tenant.clone(), requests, now).is_ok();
+        if !is_calm {
+            return of_peer();
+        }
+        of_reserve().or_else(|wait| {
+            self.calm.refund(tenant, requests, now);
+            of_peer().map_err(|other| wait.min(other))
         })
     }
 
@@ -247,7 +283,7 @@ mod tests {
         let ask = |who: &Identity, number: u32| {
             charge(&rates, Some(ROBOT), who, &format!("team-{number}"))
         };
-        for user in 0..4 {
+        for user in 0..6 {
             let who = given_user(&format!("user-{user}"));
             assert!((0..50).all(|number| ask(&who, number).is_ok()));
         }
@@ -264,11 +300,63 @@ mod tests {
             let who = given_user(&format!("user-{number}"));
             charge(&rates, Some(ROBOT), &who, &format!("team-{number}")).is_ok()
         });
-        assert_eq!(passed.count(), 200);
+        assert_eq!(passed.count(), 300, "with the reserve");
         let who = given_user("carl");
         let wait = charge(&rates, Some(ROBOT), &who, "team");
         assert_eq!(wait, Err(Wait::Peer(Duration::from_millis(25))));
         assert_eq!(charge(&rates, Some(Peer::V6(1)), &who, "team"), Ok(()));
+    }
+
+    #[test]
+    fn a_quiet_namespace_is_served_whatever_the_busy_ones_do() {
+        let (clock, rates) = rates();
+        let flood = |namespace: &str| {
+            let users = [1, 2].map(|number| given_user(&format!("{namespace}-{number}")));
+            let ask = |who| charge(&rates, Some(ROBOT), who, namespace).is_ok();
+            users.iter().map(|who| (0..60).filter(|_| ask(who)).count()).sum::<usize>()
+        };
+        let busy = ["a", "b", "c"];
+        assert_eq!(busy.map(flood), [100, 100, 9], "the last has what is calm");
+        let (ann, us) = (given_user("ann"), given_user("us"));
+        for second in 0..30 {
+            assert_eq!(charge(&rates, Some(ROBOT), &ann, "quiet"), Ok(()), "{second}");
+            let about = about(&us, "quiet");
+            assert_eq!(rates.charge(Some(ROBOT), &us, None, &about, 9), Ok(()), "{second}");
+            clock.advance(Duration::from_secs(1));
+            assert!(busy.map(flood)[0] < 50, "they go on");
+        }
+        // who asks for more than is calm competes with the others
+        let asked = |_| charge(&rates, Some(ROBOT), &ann, "quiet");
+        let answers: Vec<_> = (0..5).map(asked).collect();
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3, "{answers:?}");
+        assert!(matches!(answers.last(), Some(Err(Wait::Peer(_)))), "{answers:?}");
+    }
+
+    #[test]
+    fn a_check_that_takes_more_than_is_calm_leaves_the_reserve() {
+        let (_, rates) = rates();
+        let ann = given_user("ann");
+        rates.peers.take(ROBOT, OF_PEER.at_once, Duration::ZERO).unwrap();
+        let about = about(&ann, "team");
+        let charge = |requests| rates.charge(Some(ROBOT), &ann, Some("team"), &about, requests);
+        assert!(matches!(charge(64), Err(Wait::Peer(_))));
+        assert_eq!(charge(29), Ok(()), "with the access check itself, 30");
+    }
+
+    #[test]
+    fn where_both_limits_refuse_the_shorter_wait_counts() {
+        let (_, rates) = rates();
+        let (ann, us) = (given_user("ann"), given_user("us"));
+        rates.peers.take(ROBOT, OF_PEER.at_once, Duration::ZERO).unwrap();
+        rates.reserve.take(ROBOT, RESERVE.at_once - 9, Duration::ZERO).unwrap();
+        let soon = Err(Wait::Peer(RESERVE.each));
+        assert_eq!(charge(&rates, Some(ROBOT), &ann, "team"), soon);
+        assert_eq!(rates.charge(Some(ROBOT), &us, None, &about(&us, "team"), 9), soon);
+        // the reserve lacks more than the peer's own limit does
+        rates.reserve.take(ROBOT, 9, Duration::ZERO).unwrap();
+        let later = Err(Wait::Peer(10 * OF_PEER.each));
+        assert_eq!(charge(&rates, Some(ROBOT), &ann, "team"), later);
+        assert_eq!(rates.charge(Some(ROBOT), &us, None, &about(&us, "team"), 9), later);
     }
 
     #[test]

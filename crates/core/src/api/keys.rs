@@ -24,6 +24,8 @@ pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// Label of Kueue on an AppWrapper in a worker cluster that it created for a manager cluster.
 pub const MULTIKUEUE_ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
+/// Label or annotation of Kueue that names the Workload of an object: Kueue takes that one and creates none.
+pub const PREBUILT_WORKLOAD: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 /// Finalizer of a pod that its Job has not counted yet; the Job controller removes it.
 pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Label that the scheduler and node selectors use for a node's name.

@@ -15,7 +15,7 @@ mod suspicion;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -393,8 +393,9 @@ impl Default for LeaderElection {
     }
 }
 
+/// Every address, of IPv6 and of IPv4.
 const fn everywhere(port: u16) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)
 }
 
 impl FromStr for AllowedKind {

@@ -44,7 +44,8 @@ pub(super) fn config(text: &str) -> Result<Config, Errors> {
     }
 }
 
-/// One line for an error, without the part of the file around it.
+/// One line for an error, without the part of the file around it. Booleans are those of YAML 1.2: `Off` is also a
+/// value of `nodeSuspicion.effect`.
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { with_snippet: false, strict_booleans: true }
 }

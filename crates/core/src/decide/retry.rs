@@ -52,12 +52,19 @@ pub fn growth(status: &AppWrapperStatus) -> String {
     format!(" with memory {amount} (container {}{more})", first.container)
 }
 
-/// Where MultiKueue created the AppWrapper, nothing grows: Kueue finishes its Workload as `OutOfSync` if the
-/// pod templates change in the worker cluster.
+/// Where MultiKueue created the AppWrapper, or it names its Workload, nothing grows: Kueue finishes such a Workload as
+/// `OutOfSync` if the pod templates change, and creates no other one.
 fn stay_as_sent(draft: &mut Draft<'_>) {
-    if draft.facts.snapshot.has_manager && !draft.status.pending_memory.is_empty() {
+    let snapshot = draft.facts.snapshot;
+    let why = if snapshot.has_manager {
+        "with MultiKueue, pod templates cannot change in the worker cluster"
+    } else if snapshot.is_prebuilt && snapshot.queue_managed {
+        "if pod templates change, Kueue finishes a prebuilt Workload and creates no other one"
+    } else {
+        return;
+    };
+    if !draft.status.pending_memory.is_empty() {
         draft.status.pending_memory.clear();
-        let why = "with MultiKueue, pod templates cannot change in the worker cluster";
         draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
     }
 }

@@ -114,8 +114,8 @@ pub(super) trait Rules: fmt::Debug + Sync {
         false
     }
 
-    /// The last changes to an object that is to be created: what is recorded in it for others goes, and what its
-    /// operator must be told comes.
+    /// The last changes to an object that is to be created, of any version of the kind: what is recorded in it for
+    /// others goes, and what its operator must be told comes.
     fn finish(&self, _object: &mut Value) {}
 }
 
@@ -212,6 +212,13 @@ impl Kind {
     pub fn of_any_version(api_version: &str, kind: &str) -> &'static Self {
         let other = Self::of_other_version(api_version, kind);
         other.unwrap_or_else(|| Self::of(api_version, kind))
+    }
+
+    /// The row of the kind of an object, whatever its version.
+    #[must_use]
+    pub fn of_object_of_any_version(object: &Value) -> &'static Self {
+        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        Self::of_any_version(text("apiVersion"), text("kind"))
     }
 
     /// All rows.

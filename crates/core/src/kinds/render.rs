@@ -119,7 +119,7 @@ pub fn render(
             }
         }
     }
-    Kind::of_object(&object).rules().finish(&mut object);
+    Kind::of_object_of_any_version(&object).rules().finish(&mut object);
     Ok(object)
 }
 
@@ -335,6 +335,20 @@ mod tests {
             component.template["spec"]["template"]["spec"]["schedulerName"] = chosen;
             let object = rendered(&component, &stamp).expect("nothing is in the way");
             assert_eq!(object["spec"]["template"]["spec"]["schedulerName"], want);
+        }
+    }
+
+    #[test]
+    fn a_ray_job_of_any_version_deletes_its_cluster_at_its_end() {
+        let spec = json!({"rayClusterSpec": {"headGroupSpec": {"template": given_pod()}}});
+        let path = "template.spec.rayClusterSpec.headGroupSpec.template";
+        let set = PodSet { path: path.to_owned(), ..PodSet::default() };
+        for version in ["ray.io/v1", "ray.io/v1alpha1"] {
+            let template = given_object(version, "RayJob", &spec);
+            let component =
+                Component { template, pod_sets: vec![set.clone()], ..Component::default() };
+            let object = rendered(&component, &STAMP).expect("nothing is in the way");
+            assert_eq!(object["spec"]["shutdownAfterJobFinishes"], json!(true), "{version}");
         }
     }
 

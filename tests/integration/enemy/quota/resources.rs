@@ -49,6 +49,7 @@ fn what_pods_request_is_not_enlarged_after_it_was_admitted() {
             json!({"resources": {"requests": {"cpu": "1"}}}),
             json!({"overhead": {"cpu": "1"}}),
             json!({"runtimeClassName": "heavy"}),
+            json!({"nodeName": "full"}),
             json!({"resourceClaims": [{"name": "gpus", "resourceClaimName": "all"}]}),
         ] {
             refused(tenant.set("d", change.clone()).await, &change);

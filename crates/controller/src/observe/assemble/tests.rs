@@ -5,7 +5,7 @@ use crate::observe::ancestry::Ancestor;
 use crate::observe::kin::Kin;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
-use crate::snapshot::{BackoffLimit, Expected};
+use crate::snapshot::{BackoffLimit, End, Expected};
 
 /// An AppWrapper of UID `aw` around a Job `j`, with an entry of `componentStatus`.
 fn wrapper(entry: &Value) -> Arc<Wrapper> {
@@ -92,6 +92,23 @@ fn a_component_with_a_generated_name_is_what_the_record_says() {
     assert_eq!(metadata, json!({"name": "made-x1", "labels": {"a": "b"}}));
     for other in ["", "other-x1"] {
         assert!(made(other).components[0].flaw.is_some(), "{other}");
+    }
+}
+
+#[test]
+fn another_version_of_a_known_kind_ends_as_the_known_one() {
+    for (api_version, kind, want) in [
+        ("batch/v1", "Job", End::Reported),
+        ("kubeflow.org/v2beta1", "MPIJob", End::Reported),
+        ("ray.io/v1alpha1", "RayCluster", End::Never),
+        ("example.com/v2beta1", "MPIJob", End::Unknown),
+    ] {
+        let template = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
+        let object = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "aw"},
+            "spec": {"components": [{"template": template}]}, "status": {"phase": "Running"}});
+        let seen = serde_json::from_str::<RawObject>(&object.to_string()).unwrap();
+        let found = Wrapper::read(&seen).unwrap();
+        assert_eq!(found.components[0].end, want, "{api_version} {kind}");
     }
 }
 

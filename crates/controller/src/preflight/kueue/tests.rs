@@ -130,6 +130,7 @@ fn waiting_for_pods_has_the_defaults_of_its_version() {
         (disabled("waitForPodsReady: {timeout: 5m}"), v19, None),
         (disabled("waitForPodsReady: {enable: true}").replace("v1beta2", "v1beta1"), v19, None),
         (old("{enable: true}"), v18, Some(("5m", Some("5m")))),
+        (old("{enable: yes}"), v18, Some(("5m", Some("5m")))),
         (old("{enable: true, timeout: 10m}"), v18, Some(("10m", Some("10m")))),
         (old("{timeout: 10m}"), v18, None),
         (old("{timeout: 10m}"), v19, None),
@@ -173,6 +174,30 @@ fn kueue_as_it_comes_releases_quota_too_early() {
                 pods still run, and admits other workloads: set FinishOrphanedWorkloads to false \
                 in featureGates of ConfigMap kueue-system/team-kueue-manager-config and restart Kueue";
     assert_eq!(said, [want]);
+}
+
+#[test]
+fn admission_that_is_blocked_while_pods_are_not_ready_is_said() {
+    let held = "featureGates: {FinishOrphanedWorkloads: false}";
+    let section = |text: &str| file(&format!("{held}\nwaitForPodsReady: {text}"));
+    let old = |text: &str| section(text).replace("v1beta2", "v1beta1");
+    let want = "Kueue admits no other workload while an AppWrapper restarts, or is kept after a \
+                failure: set waitForPodsReady.blockAdmission of ConfigMap \
+                kueue-system/team-kueue-manager-config to false (it defaults to true in v1beta1) \
+                and restart Kueue";
+    for (text, is_blocked) in [
+        (section("{timeout: 30m}"), false),
+        (section("{timeout: 30m, blockAdmission: false}"), false),
+        (section("{timeout: 30m, blockAdmission: true}"), true),
+        (old("{enable: true, timeout: 30m}"), true),
+        (old("{enable: true, timeout: 30m, blockAdmission: false}"), false),
+        (old("{enable: false, blockAdmission: true}"), false),
+        (old("{timeout: 30m}"), false),
+    ] {
+        let manager = Manager::of(&deployment(IMAGE, &[CONFIG]));
+        let said = judged(Ok(manager), Settings::parse(&text));
+        assert_eq!(said, vec![want; usize::from(is_blocked)], "{text}");
+    }
 }
 
 #[test]

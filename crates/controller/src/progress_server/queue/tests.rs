@@ -82,7 +82,8 @@ fn a_slow_namespace_holds_few_writers() {
     }
     assert_eq!(queue.next(now), Next::Nothing, "until one of them has ended");
     queue.put(pod("quiet", 1), step(0, 1), now).unwrap();
-    assert!(matches!(queue.next(now), Next::Write(pod, _) if pod.namespace == "quiet"));
+    let next = queue.next(now + PACE);
+    assert!(matches!(next, Next::Write(pod, _) if pod.namespace == "quiet"));
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn a_failed_write_comes_again_with_what_is_newer() {
         let is_first = queue.ended(&pod, Ended::Failed(report), now);
         assert_eq!(is_first, failures == 1, "{failures}");
         let later = now + INTERVAL * failures.min(FAILURE_INTERVALS_MAX);
-        assert_eq!(queue.next(now), Next::At(later), "{failures}");
+        assert_eq!(queue.next(now + PACE), Next::At(later), "{failures}");
         now = later;
     }
     let Next::Write(first, report) = queue.next(now) else { panic!("the last time") };
@@ -140,6 +141,100 @@ fn one_namespace_does_not_take_all_places() {
     assert_eq!(put(&mut queue, "flood", PODS_OF_A_NAMESPACE), Err(INTERVAL));
     assert_eq!(put(&mut queue, "flood", 0), Ok(()), "a pod that is there goes on");
     assert_eq!(put(&mut queue, "quiet", 0), Ok(()));
+}
+
+#[test]
+fn several_flooding_namespaces_leave_places_to_others() {
+    let mut queue = Inner::default();
+    let put = |queue: &mut Inner, namespace: &str, number| {
+        queue.put(pod(namespace, number), step(0, 1), Duration::ZERO)
+    };
+    let busy: Vec<String> = (0..8).map(|number| format!("busy-{number}")).collect();
+    for number in 0..PODS_OF_A_NAMESPACE {
+        assert!(busy.iter().all(|namespace| put(&mut queue, namespace, number).is_ok()));
+    }
+    assert_eq!(queue.pods, PODS_MAX);
+    let Next::Write(at_work, _) = queue.next(Duration::ZERO) else { panic!("one is due") };
+    for namespace in ["quiet", "silent"] {
+        for number in 0..PODS_IN_ANY_CASE {
+            assert_eq!(put(&mut queue, namespace, number), Ok(()), "{namespace}");
+        }
+        assert_eq!(put(&mut queue, namespace, PODS_IN_ANY_CASE), Err(INTERVAL), "{namespace}");
+        assert_eq!(put(&mut queue, namespace, 0), Ok(()), "a pod that is there goes on");
+    }
+    assert_eq!(put(&mut queue, &busy[0], PODS_OF_A_NAMESPACE), Err(INTERVAL));
+    let held = |namespace: &String| queue.namespaces[namespace].pods.len();
+    assert!(busy.iter().all(|namespace| held(namespace) == PODS_OF_A_NAMESPACE - 4));
+    let all: usize = queue.namespaces.values().map(|space| space.pods.len()).sum();
+    assert_eq!((queue.pods, all), (PODS_MAX, PODS_MAX), "no more in all");
+    assert!(queue.namespaces[&at_work.namespace].pods.contains_key(&at_work.uid));
+}
+
+#[test]
+fn a_pod_that_only_waits_for_its_interval_makes_room_first() {
+    let mut queue = Inner::default();
+    for number in 0..=PODS_IN_ANY_CASE {
+        queue.put(pod("busy", number), step(0, 1), Duration::ZERO).unwrap();
+    }
+    let Next::Write(written, _) = queue.next(Duration::ZERO) else { panic!("one is due") };
+    queue.ended(&written, Ended::Done, Duration::ZERO);
+    assert!(queue.displace());
+    assert!(!queue.namespaces["busy"].pods.contains_key(&written.uid));
+    assert!(!queue.displace(), "no namespace has more than each has in any case");
+    assert_eq!(queue.pods, PODS_IN_ANY_CASE);
+}
+
+#[test]
+fn the_pod_that_was_written_first_makes_room_first() {
+    for waits in [false, true] {
+        let (mut queue, mut now) = (Inner::default(), Duration::ZERO);
+        let mut order = vec![];
+        // the UIDs are in the other order
+        for number in (10..30).rev() {
+            queue.put(pod("busy", number), step(0, 1), now).unwrap();
+            order.extend(due(&mut queue, now).into_iter().map(|(name, _)| name));
+            now += PACE;
+        }
+        for number in 10..30 {
+            if waits {
+                queue.put(pod("busy", number), step(1, 2), now).unwrap();
+            }
+        }
+        assert_eq!(order.len(), 20);
+        for name in order.iter().take(20 - PODS_IN_ANY_CASE) {
+            assert!(queue.displace());
+            let mut pods = queue.namespaces["busy"].pods.values();
+            assert!(pods.all(|slot| format!("busy/{}", slot.name) != *name), "{waits} {name}");
+        }
+    }
+}
+
+/// However many reports come.
+#[test]
+fn what_waits_is_looked_through_once_in_a_pace() {
+    let mut queue = Inner::default();
+    queue.put(pod("a", 1), step(0, 1), Duration::ZERO).unwrap();
+    due(&mut queue, Duration::ZERO);
+    let (now, soon) = (2 * SECOND, 2 * SECOND + PACE / 2);
+    queue.put(pod("a", 1), step(1, 2), now).unwrap();
+    assert_eq!(queue.next(now), Next::At(INTERVAL), "nothing is due");
+    queue.put(pod("a", 2), step(1, 1), soon).unwrap();
+    assert_eq!(queue.next(soon), Next::At(now + PACE), "nobody has looked");
+    assert!(matches!(queue.next(now + PACE), Next::Write(written, _) if written == pod("a", 2)));
+    // nor are pods looked through that may be forgotten
+    let over = Slot {
+        name: "p3".to_owned(),
+        report: None,
+        at_work: false,
+        failures: 0,
+        not_before: Duration::ZERO,
+    };
+    queue.namespaces.get_mut("a").unwrap().pods.insert("u3".to_owned(), over);
+    queue.pods += 1;
+    for (moment, stays) in [(now + PACE, true), (now + 2 * PACE, false)] {
+        queue.forget(moment);
+        assert_eq!(queue.namespaces["a"].pods.contains_key("u3"), stays, "{moment:?}");
+    }
 }
 
 proptest! {

@@ -105,7 +105,7 @@ pub(super) fn check_all(
         totals(&all, report);
     }
     if occasion != Occasion::Stored {
-        doubts::without_pod_sets(&all, report);
+        doubts::uncounted(&all, report);
     }
     Some(all)
 }
@@ -202,6 +202,9 @@ fn unique_names(components: &[Value], report: &mut Findings) {
 fn without_pods(i: usize, component: &Judged, report: &mut Findings) -> String {
     let Judged { kind, api_version, known, .. } = component;
     let title = format!("components[{i}] {}", shortened(&component.title()));
+    if let Some(why) = doubts::unsteady(api_version, kind) {
+        return format!("{title} {why}");
+    }
     // of another version of a known kind, its pod sets were asked for already
     let rows = Kind::all().filter(|row| row.kind == kind);
     let same: Vec<String> = rows.map(|row| format!("{} {kind}", row.api_version)).collect();

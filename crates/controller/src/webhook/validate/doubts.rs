@@ -16,6 +16,8 @@ const LIFETIME_MIN: u64 = 60;
 
 /// Where kinds say that they are suspended.
 const SUSPENDED: [&[&str]; 2] = [&["spec", "suspend"], &["spec", "runPolicy", "suspend"]];
+/// Where Deployments do. The field of other kinds with this name may mean something else.
+const PAUSED: &[&str] = &["spec", "paused"];
 
 /// The controller that creates the pods of Jobs.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
@@ -34,23 +36,35 @@ const MANAGERS: [(&str, &[&str], &str); 5] = [
 const RETRY_PAUSES: [u64; 7] = [10, 20, 40, 80, 160, 320, 600];
 
 /// Kinds of Kubernetes that have pods, but are no kinds of ours.
-const WITH_PODS: [(&str, &str); 4] = [
-    ("v1", "ReplicationController"),
-    ("apps/v1", "DaemonSet"),
-    ("apps/v1", "ReplicaSet"),
-    ("batch/v1", "CronJob"),
+const WITH_PODS: [(&str, &str); 2] = [("v1", "ReplicationController"), ("apps/v1", "ReplicaSet")];
+
+/// Kinds of Kubernetes with pods whose number no pod set can say, and why.
+const UNSTEADY: [(&str, &str, &str); 2] = [
+    (
+        "batch/v1",
+        "CronJob",
+        "has no fixed number of pods: they come and go with its schedule; wrap a Job instead",
+    ),
+    (
+        "apps/v1",
+        "DaemonSet",
+        "has no fixed number of pods: they come and go with the nodes; wrap a Job or a Deployment instead",
+    ),
 ];
 
 /// Warns of what a template may say, but probably does not mean. `grace` is how long a failure may last.
 pub(super) fn check(object: &Value, path: &str, grace: Period, report: &mut Findings) {
     let kind = Kind::of_object(object);
-    if kind.group() == "ray.io" {
+    let of_any_version = Kind::of_object_of_any_version(object);
+    if of_any_version.group() == "ray.io" {
         runs_on(object, path, report);
     } else {
         lifetime(object, path, report);
     }
+    if of_any_version.is_known() {
+        suspended(of_any_version, object, path, report);
+    }
     if kind.is_known() {
-        suspended(object, path, report);
         for (_, fields, usual) in MANAGERS.iter().filter(|(group, ..)| *group == kind.group()) {
             let field = format!("{path}.{}", fields.join("."));
             managed(field, at(object, fields), usual, report);
@@ -59,8 +73,15 @@ pub(super) fn check(object: &Value, path: &str, grace: Period, report: &mut Find
     }
 }
 
-/// Warns of components of which it is certain that they have pods, though they declare none. One without any pod set is denied.
-pub(super) fn without_pod_sets(components: &[Judged], report: &mut Findings) {
+/// Why no pod set can say how many pods a kind has.
+pub(super) fn unsteady(api_version: &str, kind: &str) -> Option<&'static str> {
+    let found = UNSTEADY.iter().find(|(version, name, _)| (*version, *name) == (api_version, kind));
+    found.map(|(_, _, why)| *why)
+}
+
+/// Warns of components of which it is certain that they have pods, though they declare none, and of those whose number
+/// of pods changes. An AppWrapper without any pod set is denied.
+pub(super) fn uncounted(components: &[Judged], report: &mut Findings) {
     let has_any =
         |component: &Judged| component.pod_sets.as_ref().is_some_and(|sets| !sets.is_empty());
     if !components.iter().any(has_any) {
@@ -68,7 +89,10 @@ pub(super) fn without_pod_sets(components: &[Judged], report: &mut Findings) {
     }
     for (index, component) in components.iter().enumerate() {
         let name = (component.api_version.as_str(), component.kind.as_str());
-        if WITH_PODS.contains(&name) && !has_any(component) {
+        if let Some(why) = unsteady(name.0, name.1) {
+            let field = format!("spec.components[{index}].template.kind");
+            report.doubtful(field, Some(name.1), why);
+        } else if WITH_PODS.contains(&name) && !has_any(component) {
             let message = format!(
                 "the pods of a {} without pod sets use no quota and are not watched: declare its pod \
                  sets",
@@ -94,8 +118,9 @@ fn lifetime(object: &Value, path: &str, report: &mut Findings) {
 }
 
 /// An object that waits to be resumed: it has no pods, and the AppWrapper fails.
-fn suspended(object: &Value, path: &str, report: &mut Findings) {
-    for fields in SUSPENDED {
+fn suspended(kind: &Kind, object: &Value, path: &str, report: &mut Findings) {
+    let paused = (kind.kind == "Deployment").then_some(PAUSED);
+    for fields in SUSPENDED.into_iter().chain(paused) {
         if at(object, fields) == &Value::Bool(true) {
             let message = "nobody resumes it, so its pods stay missing: leave this field out; Kueue suspends the \
                            AppWrapper instead";

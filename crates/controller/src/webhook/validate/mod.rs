@@ -24,6 +24,7 @@ mod mounts;
 mod no_fit;
 mod object;
 mod pod_failure;
+mod pod_spec;
 mod progress;
 mod ray;
 mod retry_policy;
@@ -31,6 +32,7 @@ mod schema;
 mod size;
 mod target;
 mod template;
+mod topology;
 mod unused;
 mod update;
 
@@ -60,8 +62,9 @@ pub const SKIPPED: &[&str] = &[
     "the user and the controller can create every component (SubjectAccessReview)",
     "the named queue and RetryPolicies exist",
     "no other object has the name of a component",
-    "the fields of each component: when the controller creates it, the API server rejects wrong values and drops unknown \
-     fields; to check them now: kubectl aw unwrap -f FILE | kubectl create --dry-run=server -f -",
+    "the fields of each component, apart from the types of those in its pod specs: when the controller creates it, the \
+     API server rejects wrong values and drops unknown fields; to check them now: kubectl aw unwrap -f FILE | kubectl \
+     create --dry-run=server -f -",
 ];
 
 /// API version of the AppWrapper.

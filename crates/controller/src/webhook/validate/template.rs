@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::component::Around;
+use super::component::{Around, POD_SETS_MAX};
 use super::finding::{Findings, text};
-use super::{Occasion, size};
+use super::{Occasion, pod_spec, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::config::AllowedKind;
 use crate::kinds::{self, Uncounted};
@@ -105,6 +105,7 @@ pub(super) fn check_pods(
     let inferred = kinds::infer(object).unwrap_or_default();
     let paths: BTreeSet<&str> =
         inferred.iter().chain(declared).map(|set| set.path.as_str()).collect();
+    let is_few = paths.len() <= POD_SETS_MAX;
     let mut pods = Pods::default();
     for text_of_path in paths {
         let Ok(path) = text_of_path.parse::<kinds::Path>() else { continue };
@@ -113,6 +114,7 @@ pub(super) fn check_pods(
         labels(&pod["metadata"], &metadata, report);
         misplaced(&pod["metadata"], &metadata, report);
         size::annotations(&pod["metadata"], &metadata, report);
+        super::topology::check(&pod["metadata"], &metadata, around, occasion, report);
         let spec = &pod["spec"];
         let field = format!("{component}.{text_of_path}.spec");
         if has(spec, "nodeName") {
@@ -134,6 +136,10 @@ pub(super) fn check_pods(
         pods.by_path.insert(text_of_path.to_owned(), template);
         if occasion != Occasion::Stored {
             counts(spec, &field, all().count(), report);
+            // more of them are too many
+            if is_few {
+                pod_spec::check(spec, &field, around.queue.is_some(), report);
+            }
         }
     }
     pods
@@ -262,16 +268,22 @@ fn nested(object: &Value, path: &str, report: &mut Findings) {
 }
 
 /// One step on the way to a value: the path is written only where something is said of it.
-enum Step<'a> {
+pub(super) enum Step<'a> {
+    /// To a field of an object.
     Field(&'a str),
+    /// To what has a key in a map.
+    Key(&'a str),
+    /// To an item of a list.
     Item(usize),
 }
 
-fn written(path: &str, way: &[Step<'_>]) -> String {
+/// The path of a value to which this way leads from another one.
+pub(super) fn written(path: &str, way: &[Step<'_>]) -> String {
     let mut text = path.to_owned();
     for step in way {
         match step {
             Step::Field(name) => text += &format!(".{}", shortened(name)),
+            Step::Key(key) => text += &format!("[{}]", shortened(key)),
             Step::Item(i) => text += &format!("[{i}]"),
         }
     }

@@ -12,6 +12,7 @@ use crate::webhook::testing::with;
 mod bounds;
 mod components;
 mod parts;
+mod pod_specs;
 mod policies;
 mod price;
 mod retry;

@@ -88,6 +88,44 @@ fn what_a_template_probably_does_not_mean_is_doubtful() {
     for stays in [json!(true), json!(null)] {
         assert_eq!(judged(&ray(stays)), Vec::<String>::new());
     }
+    let paused = |kind: &str| {
+        let spec = json!({"paused": true, "template": job("a")["spec"]["template"]});
+        let metadata = json!({"name": "a"});
+        judged(&given(&[
+            json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}),
+        ]))
+    };
+    let start = format!("warning: {template}.spec.paused: ");
+    only("paused", &paused("Deployment"), &start, "nobody resumes it");
+    assert_eq!(paused("StatefulSet"), Vec::<String>::new(), "it has no such field");
+}
+
+#[test]
+fn what_another_version_of_a_known_kind_says_is_doubtful() {
+    let said = |kind: &str, cluster: Option<&str>, more: Value| {
+        let head = json!({"headGroupSpec": {"template": job("a")["spec"]["template"]}});
+        let mut spec = more;
+        let path = if let Some(cluster) = cluster {
+            spec[cluster] = head;
+            format!("template.spec.{cluster}.headGroupSpec.template")
+        } else {
+            spec["headGroupSpec"] = head["headGroupSpec"].clone();
+            "template.spec.headGroupSpec.template".to_owned()
+        };
+        let metadata = json!({"name": "a"});
+        let template = json!({"apiVersion": "ray.io/v1alpha1", "kind": kind, "metadata": metadata,
+            "spec": spec});
+        let aw = given(&[template]);
+        judged(&with(&aw, "/spec/components/0/podSets", json!([{ "path": path }])))
+    };
+    let at = "warning: spec.components[0].template.spec";
+    let stays = said("RayJob", Some("rayClusterSpec"), json!({"shutdownAfterJobFinishes": false}));
+    only("RayJob", &stays, &format!("{at}.shutdownAfterJobFinishes: "), "does not end");
+    let suspended = said("RayCluster", None, json!({"suspend": true}));
+    only("RayCluster", &suspended, &format!("{at}.suspend: "), "nobody resumes it");
+    // another version may have no such field
+    let managed = said("RayCluster", None, json!({"managedBy": "example.com/x"}));
+    assert_eq!(managed, Vec::<String>::new());
 }
 
 #[test]
@@ -256,6 +294,27 @@ fn pods_of_a_kind_of_kubernetes_that_nobody_counts_are_doubtful() {
     let sets = json!([{"path": "template.spec.template", "replicas": 2}]);
     let declared = with(&given(&[set, job("b")]), "/spec/components/0/podSets", sets);
     assert_eq!(judged(&declared), Vec::<String>::new());
+}
+
+#[test]
+fn pods_whose_number_no_pod_set_can_say_are_doubtful() {
+    let pod = job("a")["spec"]["template"].clone();
+    let cron = json!({"schedule": "* * * * *", "jobTemplate": {"spec": {"template": pod}}});
+    for (api_version, kind, spec, path, fragment) in [
+        ("batch/v1", "CronJob", cron, "jobTemplate.spec.template", "its schedule; wrap a Job"),
+        ("apps/v1", "DaemonSet", json!({"template": pod}), "template", "the nodes; wrap a Job or"),
+    ] {
+        let metadata = json!({"name": "a"});
+        let object =
+            json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+        let aw = given(&[object, job("b")]);
+        let sets = json!([{"path": format!("template.spec.{path}")}]);
+        let declared = with(&aw, "/spec/components/0/podSets", sets);
+        let start = format!("warning: spec.components[0].template.kind: \"{kind}\": ");
+        for aw in [aw, declared] {
+            only(kind, &judged(&aw), &start, fragment);
+        }
+    }
 }
 
 #[test]
@@ -435,11 +494,13 @@ fn the_training_operator_creates_no_autoscaler() {
         judged(&given(&[template]))
     };
     let v1 = "kubeflow.org/v1";
-    for (kind, metrics) in [("PyTorchJob", json!([])), ("PaddleJob", json!([{"type": "Resource"}]))]
-    {
-        let said = job(kind, v1, json!({"maxReplicas": 64, "metrics": metrics}));
+    for metrics in [json!([]), json!([{"type": "Resource"}])] {
+        let policy = json!({"maxReplicas": 64, "metrics": metrics});
+        let said = job("PyTorchJob", v1, policy.clone());
         let field = "error: spec.components[0].template.spec.elasticPolicy.metrics: ";
-        only(kind, &said, field, "the autoscaler changes the number of workers");
+        only("metrics", &said, field, "the autoscaler changes the number of workers");
+        // the operator creates none for it
+        assert_eq!(job("PaddleJob", v1, policy), Vec::<String>::new());
     }
     for policy in
         [json!({"minReplicas": 1, "maxReplicas": 4}), json!({"metrics": null}), json!(null)]
@@ -581,6 +642,103 @@ fn a_pod_in_a_queue_requests_what_kueue_counts() {
     }
 }
 
+/// An AppWrapper in a queue, with such annotations on its pods.
+fn with_topology(texts: &[(&str, &str)]) -> Value {
+    let mut aw = with(&given(&[job("a")]), "/metadata/labels", json!({ QUEUE: "q" }));
+    let pod = &mut aw["spec"]["components"][0]["template"]["spec"]["template"];
+    for (name, text) in texts {
+        pod["metadata"]["annotations"][format!("kueue.x-k8s.io/podset-{name}")] = json!(text);
+    }
+    aw
+}
+
+#[test]
+fn a_topology_that_kueue_cannot_read_is_denied() {
+    let rack = "cloud.provider.com/topology-rack";
+    let long = format!("cloud.provider.com/{}", "a".repeat(60));
+    let name = "g".repeat(257);
+    let layered = |text| [("slice-required-topology-constraints", text)];
+    let two = r#"[{"topology": "block", "size": 8}, {"Topology": "rack", "Size": 4}]"#;
+    for right in [
+        &[("required-topology", rack)][..],
+        &[("preferred-topology", rack), ("group-name", "workers")],
+        &[("unconstrained-topology", "True")],
+        &[("slice-required-topology", rack), ("slice-size", "+4")],
+        &[("required-topology", rack), ("slice-required-topology", rack), ("slice-size", "4")],
+        &layered(two),
+    ] {
+        assert_eq!(judged(&with_topology(right)), Vec::<String>::new());
+    }
+    let field = "error: spec.components[0].template.spec.template.metadata.annotations";
+    for (wrong, key, fragment) in [
+        (&[("required-topology", "a rack")][..], "required-topology", "node label of a level"),
+        (&[("required-topology", "")], "required-topology", "node label of a level"),
+        (&[("preferred-topology", long.as_str())], "preferred-topology", "at most 63 characters"),
+        (&[("unconstrained-topology", "yes")], "unconstrained-topology", "true or false"),
+        (&[("slice-required-topology", rack), ("slice-size", "0")], "slice-size", "from 1 to"),
+        (&[("slice-required-topology", rack), ("slice-size", "2.5")], "slice-size", "from 1 to"),
+        (
+            &[("slice-required-topology", "/"), ("slice-size", "1")],
+            "slice-required-topology",
+            "node label of a level",
+        ),
+        (&[("required-topology", rack), ("group-name", name.as_str())], "group-name", "256 char"),
+        (&layered("{}"), "slice-required-topology-constraints", "a JSON list of 1 to 3"),
+        (&layered("[]"), "slice-required-topology-constraints", "a JSON list of 1 to 3"),
+        (
+            &layered(r#"[{"topology": "rack", "size": 0}]"#),
+            "slice-required-topology-constraints",
+            "a size of at least 1",
+        ),
+    ] {
+        let start = format!("{field}[kueue.x-k8s.io/podset-{key}]: ");
+        let aw = with_topology(wrong);
+        only(key, &judged(&aw), &start, fragment);
+        // Kueue does not see it
+        assert_eq!(judged(&with(&aw, "/metadata/labels", json!({}))), Vec::<String>::new());
+        // it is there already
+        let changed = with(&aw, "/metadata/annotations", json!({"a": "b"}));
+        let said = update(&aw, &changed, Requester::default(), &Config::default());
+        assert_eq!(say(said), Vec::<String>::new());
+    }
+}
+
+/// Kueue starts such an AppWrapper.
+#[test]
+fn a_topology_annotation_that_kueue_does_not_use_is_doubtful() {
+    let rack = ("required-topology", "rack");
+    let slice = ("slice-required-topology", "rack");
+    let layers = ("slice-required-topology-constraints", r#"[{"topology": "rack", "size": 4}]"#);
+    let long = format!("[{}]", " ".repeat(1_024));
+    let group = ("group-name", "workers");
+    let unconstrained = ("unconstrained-topology", "nothing that is read");
+    let ignored = "Kueue ignores it without kueue.x-k8s.io/podset-";
+    let first = "Kueue uses only the first of kueue.x-k8s.io/podset-";
+    let no_group =
+        "Kueue does not support a group with kueue.x-k8s.io/podset-slice-required-topology";
+    for (annotations, key, fragment) in [
+        (&[rack, ("preferred-topology", "nor this"), unconstrained][..], "", first),
+        (&[("preferred-topology", "rack"), unconstrained], "", first),
+        (&[("slice-required-topology", "/")], "slice-required-topology", ignored),
+        (&[("slice-size", "0")], "slice-size", ignored),
+        (&[slice, ("slice-size", "0"), layers], "", first),
+        (&[(layers.0, long.as_str())], layers.0, "is not checked"),
+        (&[group], "group-name", ignored),
+        (&[rack, ("group-name", "7")], "group-name", "give a name that is no number"),
+        (&[rack, group, layers], "group-name", no_group),
+    ] {
+        let field = "warning: spec.components[0].template.spec.template.metadata.annotations";
+        let start = match key {
+            "" => format!("{field}: "),
+            key => format!("{field}[kueue.x-k8s.io/podset-{key}]: "),
+        };
+        only(fragment, &judged(&with_topology(annotations)), &start, fragment);
+    }
+    let said = judged(&with_topology(&[rack, group, slice, ("slice-size", "4")]));
+    assert_eq!(said.len(), 2, "{said:#?}");
+    assert!(said.iter().all(|text| text.contains("Kueue does not support a group")), "{said:#?}");
+}
+
 #[test]
 fn totals_are_bounded() {
     let many = |count: usize| given(&(0..count).map(|i| job(&format!("j{i}"))).collect::<Vec<_>>());
@@ -635,7 +793,12 @@ fn a_component_without_pods_is_named_with_its_kind() {
         ),
         (
             vec![of("batch/v1", "CronJob")],
-            "components[0] CronJob/j has the unknown kind batch/v1 CronJob; declare its podSets",
+            "components[0] CronJob/j has no fixed number of pods: they come and go with its \
+             schedule; wrap a Job instead",
+        ),
+        (
+            vec![of("apps/v1", "ReplicaSet")],
+            "components[0] ReplicaSet/j has the unknown kind apps/v1 ReplicaSet; declare its podSets",
         ),
         (
             ["a", "b", "c", "d", "e"].map(service).to_vec(),

@@ -155,6 +155,21 @@ fn what_multikueue_created_is_retried_with_the_memory_that_it_has() {
 }
 
 #[test]
+fn with_a_prebuilt_workload_a_retry_has_the_memory_that_it_has() {
+    for (queue_managed, grows) in [(true, false), (false, true)] {
+        let mut world = job(Some(32), Some(32));
+        world.snapshot.queue_managed = queue_managed;
+        world.snapshot.is_prebuilt = true;
+        let decision = world.decide(25);
+        assert_eq!(said(&decision), "Restart retryPolicy/p/oom#0 0 of 20");
+        assert_eq!(decision.next, Phase::Resetting);
+        assert_eq!(!decision.status.pending_memory.is_empty(), grows);
+        let event = decision.events.iter().find(|event| event.reason == "MemoryNotGrown");
+        assert_eq!(event.is_some_and(|it| it.message.contains("a prebuilt Workload")), !grows);
+    }
+}
+
+#[test]
 fn kueues_readmission_does_not_cut_the_delay_short() {
     let mut world = job(Some(32), Some(32));
     world.snapshot.queue_managed = true;
