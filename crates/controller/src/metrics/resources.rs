@@ -76,19 +76,26 @@ impl ResourceSeconds {
         }
     }
 
-    /// Counts what was taken in since the last time.
+    /// Counts what was taken in since the last time. A new series is 0 first, and its amount follows the next time:
+    /// `increase()` of Prometheus does not see the first value of a series.
     pub(super) fn flush(&mut self, queues: &Queues) {
-        for (mut key, more) in std::mem::take(&mut self.pending) {
-            let queue = queues.label(&key[0]).to_owned();
-            key[0] = queue;
-            if !self.series.contains(&key) {
-                if self.series.len() >= self.most {
-                    let [_, resource, state, _] = key;
-                    key = [OTHER.to_owned(), resource, state, OTHER.to_owned()];
-                }
-                self.series.insert(key.clone());
+        let mut new: BTreeSet<Key> = BTreeSet::new();
+        for (taken, more) in std::mem::take(&mut self.pending) {
+            let mut key = taken.clone();
+            queues.label(&taken[0]).clone_into(&mut key[0]);
+            if !self.series.contains(&key) && self.series.len() >= self.most {
+                let [_, resource, state, _] = key;
+                key = [OTHER.to_owned(), resource, state, OTHER.to_owned()];
             }
-            self.counter.with_label_values(&key.each_ref().map(String::as_str)).inc_by(more);
+            let series = self.counter.with_label_values(&key.each_ref().map(String::as_str));
+            if self.series.insert(key.clone()) {
+                new.insert(key.clone());
+            }
+            if new.contains(&key) {
+                self.pending.insert(taken, more);
+            } else {
+                series.inc_by(more);
+            }
         }
     }
 
@@ -158,9 +165,18 @@ mod tests {
         of.note(&spent("gpu", "x/real", true));
         of.note(&spent("gpu", "x/junk", false));
         of.note(&spent("nobody", "cpu", true));
+        of.note(&spent("someone", "cpu", true));
         of.note(&spent("", "cpu", true));
         assert!(page(&of).is_empty());
         of.flush(&queues(&["gpu"]));
+        let new = [
+            " cpu lost oom 0",
+            "gpu cpu lost oom 0",
+            "gpu other lost oom 0",
+            "gpu x/real lost oom 0",
+            "other cpu lost oom 0",
+        ];
+        assert_eq!(page(&of), new);
         of.note(&spent("gpu", "x/real", false));
         of.flush(&queues(&["gpu"]));
         let want = [
@@ -168,11 +184,23 @@ mod tests {
             "gpu cpu lost oom 20",
             "gpu other lost oom 20",
             "gpu x/real lost oom 40",
-            "other cpu lost oom 20",
+            "other cpu lost oom 40",
         ];
         assert_eq!(page(&of), want);
         of.forget("gpu");
-        assert_eq!(page(&of), [" cpu lost oom 20", "other cpu lost oom 20"]);
+        assert_eq!(page(&of), [" cpu lost oom 20", "other cpu lost oom 40"]);
+    }
+
+    #[test]
+    fn an_amount_that_waits_outlives_the_label_of_its_queue() {
+        let mut of = ResourceSeconds::new();
+        of.note(&spent("gpu", "cpu", true));
+        of.flush(&queues(&["gpu"]));
+        of.forget("gpu");
+        for want in [0, 20, 20] {
+            of.flush(&queues(&[]));
+            assert_eq!(page(&of), [format!("other cpu lost oom {want}")]);
+        }
     }
 
     #[test]
@@ -190,7 +218,9 @@ mod tests {
             of.note(&spent(queue, "cpu", true));
         }
         assert_eq!(of.pending.len(), 3);
-        of.flush(&queues(&["a", "b", "c", "d"]));
+        for _ in 0..2 {
+            of.flush(&queues(&["a", "b", "c", "d"]));
+        }
         assert_eq!(
             page(&of),
             ["a cpu lost oom 20", "b cpu lost oom 20", "other cpu lost other 40"]
