@@ -13,6 +13,7 @@ use clap_complete::engine::{self, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use kube::api::{Api, ListParams};
 
+use super::aw::split_kind;
 use super::place::{Place, appwrappers};
 use super::{Cli, ClusterArgs, DONE, Error, PLUGIN, block_on, program, term};
 use crate::observe::raw_object::RawObject;
@@ -28,6 +29,9 @@ const NAMES_MAX: usize = 500;
 const PAGE: u32 = 500;
 /// Completions are all that there are: no names of files. Cobra: `ShellCompDirectiveNoFileComp`.
 const NO_FILES: &str = ":4";
+/// The same, and what is completed goes on, such as a directory: no space follows it. Cobra:
+/// `ShellCompDirectiveNoSpace` as well.
+const NO_FILES_NO_SPACE: &str = ":6";
 /// The name under which kubectl finds what completes its plugin `kubectl aw`.
 const FOR_KUBECTL: &str = "kubectl_complete-aw";
 
@@ -100,13 +104,18 @@ fn completions(words: &[OsString]) -> std::io::Result<Vec<String>> {
             None => value,
         }
     };
-    let shown = found.into_iter().filter(|candidate| !candidate.is_hide_set());
-    Ok(shown.map(line).chain([NO_FILES.to_owned()]).collect())
+    let shown: Vec<CompletionCandidate> =
+        found.into_iter().filter(|candidate| !candidate.is_hide_set()).collect();
+    let goes_on = shown.iter().any(|one| one.get_value().to_string_lossy().ends_with('/'));
+    let directive = if goes_on { NO_FILES_NO_SPACE } else { NO_FILES };
+    Ok(shown.into_iter().map(line).chain([directive.to_owned()]).collect())
 }
 
-/// The names of AppWrappers that begin with what is typed, as far as the cluster answers in time.
+/// The names of AppWrappers that begin with what is typed, as far as the cluster answers in time. A kind that is typed
+/// before, such as `aw/`, stays.
 pub(super) fn names_in_the_cluster(typed: &OsStr) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else { return vec![] };
+    let (kind, typed) = split_kind(typed);
     let words: Vec<String> =
         std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
     let (cluster, namespace) = place(&words);
@@ -122,7 +131,7 @@ pub(super) fn names_in_the_cluster(typed: &OsStr) -> Vec<CompletionCandidate> {
     });
     // without a cluster, there are no names
     drop(searched);
-    found.into_iter().map(CompletionCandidate::new).collect()
+    found.into_iter().map(|name| CompletionCandidate::new(format!("{kind}{name}"))).collect()
 }
 
 /// Looks for names that begin with what is typed, page by page; an error ends it.
@@ -213,6 +222,8 @@ mod tests {
         let values = of(&["list", "-o", ""]).join("\n");
         assert!(values.contains("text") && values.contains("json"), "{values}");
         assert!(of(&[]).len() > 10, "all commands");
+        let folder = format!("{}/sample", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(of(&["wrap", "-f", &folder]), [format!("{folder}s/"), ":6".to_owned()]);
         assert!(of(&["w"]).iter().any(|line| line.starts_with("why\t")), "not by its alias");
     }
 

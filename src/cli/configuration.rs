@@ -18,7 +18,7 @@ const PLACE: (&str, &str, &str) = ("appwrapper-system", "appwrapper-config", "ap
 
 /// A configuration, and what is not certain about it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ControllerConfig {
     pub config: Config,
     /// Why these are defaults that the controller may not have; none where it is known.
     pub doubt: Option<String>,
@@ -32,7 +32,7 @@ pub(super) fn assumed(wrapper: &Wrapper) -> Option<String> {
     (!wrapper.status.phase.is_empty()).then(|| note.to_owned())
 }
 
-impl Known {
+impl ControllerConfig {
     /// The configuration of a file, where one is named; else that of the cluster.
     ///
     /// # Errors
@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_assumed_and_said() {
-        let known = Known::read(Ok("faultTolerance: {retryPausePeriod: 7s}".to_owned()));
+        let known = ControllerConfig::read(Ok("faultTolerance: {retryPausePeriod: 7s}".to_owned()));
         assert_eq!(known.config.fault_tolerance.retry_pause.to_string(), "7s");
         assert_eq!(known.doubt, None);
         for text in [Err("forbidden".to_owned()), Ok("unknownKey: 1".to_owned())] {
-            let known = Known::read(text);
+            let known = ControllerConfig::read(text);
             assert_eq!(known.config.fault_tolerance.retry_pause.to_string(), "1m30s");
             let doubt = known.doubt.unwrap();
             assert!(doubt.contains("appwrapper-system/appwrapper-config"), "{doubt}");

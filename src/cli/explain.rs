@@ -88,7 +88,7 @@ pub(super) struct Args {
 
 /// An AppWrapper and the objects around it.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct ExplainInputs {
     /// What was seen.
     pub(super) snapshot: Snapshot,
     /// The AppWrapper as it is stored.
@@ -107,29 +107,29 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut now = args.now.unwrap_or_else(|| SystemClock.now());
-    let (scene, config) = if let Some(name) = &args.name {
-        live::scene(args, name)?
+    let (inputs, config) = if let Some(name) = &args.name {
+        live::inputs(args, name)?
     } else {
         let config = super::configured(args.config.as_deref())?;
         let documents = read(&args.files)?;
         now = args.now.or_else(|| bundle::exported_at(&documents)).unwrap_or(now);
-        let mut scene = world::scene(documents, &config, now).map_err(Error::Usage)?;
+        let mut inputs = world::inputs(documents, &config, now).map_err(Error::Usage)?;
         if args.config.is_none() {
-            scene.notes.extend(assumed(&scene.wrapper));
+            inputs.notes.extend(assumed(&inputs.wrapper));
         }
-        (scene, config)
+        (inputs, config)
     };
     let colours = term::has_colour();
     let undecided = if args.replay {
-        let replay = replay::answer(&scene, &config, now);
+        let replay = replay::answer(&inputs, &config, now);
         tell(args.output, &replay, || replay::text(&replay, colours))?;
         replay.undecided
     } else {
-        let explanation = answer::explain(&scene, &config, now);
+        let explanation = answer::explain(&inputs, &config, now);
         tell(args.output, &explanation, || text::text(&explanation, now, colours))?;
         false
     };
-    Ok(if scene.is_denied || undecided { ExitCode::from(NEGATIVE) } else { DONE })
+    Ok(if inputs.is_denied || undecided { ExitCode::from(NEGATIVE) } else { DONE })
 }
 
 /// A name that an object can have, and not that of a file.

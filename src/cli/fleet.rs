@@ -16,9 +16,9 @@ use crate::world::fleet::{FleetOptions, FleetReport, LARGE, Policy, assumptions,
 const TOLD: [Policy; 2] = [Policy::Restarts, Policy::NoFit];
 
 /// Simulates the fleet of a seed with every policy; whether an invariant was violated.
-pub fn run(seed: u64, days: u64, nodes: u64, jobs: usize, output: Output) -> bool {
+pub fn run(seed: u64, days: u64, nodes: u64, threads: usize, output: Output) -> bool {
     let options = FleetOptions { seed, lasts: Duration::from_hours(24 * days), nodes };
-    let reports = reports(jobs, |policy| simulate(&options, policy));
+    let reports = reports(threads, |policy| simulate(&options, policy));
     match output {
         Output::Text => {
             term::print(&page(&reports));
@@ -30,8 +30,8 @@ pub fn run(seed: u64, days: u64, nodes: u64, jobs: usize, output: Output) -> boo
 }
 
 /// Tells of the night of a job with 512 GPUs, with every policy; whether an invariant was violated.
-pub fn run_night(jobs: usize, output: Output) -> bool {
-    let reports = reports(jobs, crate::world::fleet::night);
+pub fn run_night(threads: usize, output: Output) -> bool {
+    let reports = reports(threads, crate::world::fleet::night);
     match output {
         Output::Text => {
             let titles =
@@ -97,12 +97,12 @@ fn violated(reports: &[(Policy, FleetReport)]) -> bool {
 
 /// The policies run beside each other: they share nothing.
 fn reports(
-    jobs: usize,
+    threads: usize,
     simulate: impl Fn(Policy) -> FleetReport + Sync,
 ) -> Vec<(Policy, FleetReport)> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![]));
     std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, Policy::ALL.len()) {
+        for _ in 0..threads.clamp(1, Policy::ALL.len()) {
             scope.spawn(|| {
                 while let Some(policy) = Policy::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let report = simulate(*policy);

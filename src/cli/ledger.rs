@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::explain::text::{ago, span};
 use crate::api::{Usage, UsageSeconds, UsageState};
 use crate::decide::usage::{seconds_at, total};
+use crate::observe::assemble::Wrapper;
 use crate::printable::truncate_chars;
 
 /// Seconds of an hour.
@@ -29,14 +30,25 @@ pub(super) struct Ledger {
     pub goodput_percent: Option<i64>,
     /// Seconds by state; all of them.
     pub seconds: BTreeMap<&'static str, i64>,
+    /// It has a queue: without one, there is no quota, and what counts is the time in which it may have resources.
+    #[serde(skip)]
+    has_queue: bool,
 }
 
 impl Ledger {
-    pub(super) fn of(usage: &Usage, now: Timestamp) -> Self {
+    /// Of an AppWrapper; none before anything was recorded.
+    pub(super) fn of_wrapper(wrapper: &Wrapper, now: Timestamp) -> Option<Self> {
+        let usage = wrapper.status.usage.as_ref()?;
+        Some(Self::of(usage, wrapper.queue.is_some(), now))
+    }
+
+    /// Of what an AppWrapper has recorded, which has a queue or not.
+    pub(super) fn of(usage: &Usage, has_queue: bool, now: Timestamp) -> Self {
         let since = usage.since.as_ref().filter(|_| usage.state.is_some());
         Self {
             state: usage.state,
             since: since.map(|since| since.0.min(now)),
+            has_queue,
             ..Self::closed(&seconds_at(usage, now))
         }
     }
@@ -50,6 +62,7 @@ impl Ledger {
             held_seconds: held,
             goodput_percent: percent(seconds.productive, held),
             seconds: UsageState::ALL.map(|state| (state.as_str(), seconds.of(state))).into(),
+            has_queue: true,
         }
     }
 
@@ -59,11 +72,6 @@ impl Ledger {
 
     /// In one line: `productive since …; quota reserved for 1h; 80% productive, lost 5m, teardown 7m`.
     pub(super) fn line(&self, now: Timestamp) -> String {
-        self.line_about("quota reserved", now)
-    }
-
-    /// The same, where something other than quota is `held`.
-    pub(super) fn line_about(&self, held: &str, now: Timestamp) -> String {
         let mut text = match (self.state, self.since) {
             (Some(state), Some(since)) => {
                 format!("{} since {since} ({}); ", state.as_str(), ago(since, now))
@@ -71,6 +79,7 @@ impl Ledger {
             (Some(state), None) => format!("{}; ", state.as_str()),
             (None, _) => String::new(),
         };
+        let held = if self.has_queue { "quota reserved" } else { "held resources" };
         text += &format!("{held} for {}", span(self.held_seconds));
         let Some(percent) = self.goodput_percent else { return text };
         text += &format!("; {percent}% productive");
@@ -201,25 +210,25 @@ mod tests {
         };
         usage.seconds.lost = 300;
         usage.seconds.teardown = 60;
-        let line = |usage: &Usage, second| Ledger::of(usage, at(second)).line(at(second));
+        let line = |usage: &Usage, second| Ledger::of(usage, true, at(second)).line(at(second));
         assert_eq!(
             line(&usage, 240),
             "productive since 2026-01-01T00:00:00Z (4m ago); quota reserved for 10m; 40% \
              productive, lost 5m, teardown 1m"
         );
         for now in [0, -2] {
-            let line = Ledger::of(&usage, at(0)).line(at(now));
+            let line = Ledger::of(&usage, true, at(0)).line(at(now));
             assert!(line.contains("(0s ago)"), "the clock of the controller may be ahead: {line}");
         }
         usage.state = None;
         assert_eq!(line(&usage, 240), "quota reserved for 6m; 0% productive, lost 5m, teardown 1m");
-        let held = Ledger::of(&usage, at(240)).line_about("held resources", at(240));
-        assert_eq!(held, "held resources for 6m; 0% productive, lost 5m, teardown 1m");
+        let unqueued = Ledger::of(&usage, false, at(240)).line(at(240));
+        assert_eq!(unqueued, "held resources for 6m; 0% productive, lost 5m, teardown 1m");
         let new = Usage { state: Some(UsageState::Waiting), ..Usage::default() };
         assert_eq!(line(&new, 0), "waiting; quota reserved for 0s");
         // whatever somebody wrote
         usage.seconds.productive = i64::MAX;
-        assert_eq!(Ledger::of(&usage, at(0)).goodput_percent, Some(100));
+        assert_eq!(Ledger::of(&usage, true, at(0)).goodput_percent, Some(100));
     }
 
     #[test]

@@ -106,6 +106,8 @@ enum Command {
     /// Print the CustomResourceDefinitions
     Crd,
     /// Demonstrate a failure and its recovery in a simulated cluster, or run manifests in one
+    ///
+    /// The simulation ends when nothing more happens, and at the latest after 2 hours of virtual time.
     #[cfg(feature = "demo")]
     Demo(demo::Args),
     /// Explain what the controller would decide now, and why; changes nothing
@@ -168,12 +170,15 @@ pub enum Error {
     System(String),
 }
 
+/// Exit code where the cluster could not be reached, or the operating system refused something.
+const REFUSED: u8 = 3;
+
 impl Error {
     fn code(&self) -> ExitCode {
         match self {
             Self::Negative(_) => ExitCode::from(NEGATIVE),
             Self::Usage(_) => ExitCode::from(2),
-            Self::Cluster(_) | Self::System(_) => ExitCode::from(3),
+            Self::Cluster(_) | Self::System(_) => ExitCode::from(REFUSED),
         }
     }
 }
@@ -311,7 +316,16 @@ pub fn main() -> ExitCode {
         with_order(without_escape(error), &words.unwrap_or_default()).exit()
     });
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let outcome = match cli.command {
+    let code = carry_out(cli.command).unwrap_or_else(|error| {
+        term::complain(&error.to_string());
+        error.code()
+    });
+    // half an answer is none
+    if term::output_failed() { ExitCode::from(REFUSED) } else { code }
+}
+
+fn carry_out(command: Command) -> Result<ExitCode, Error> {
+    match command {
         Command::List(args) => aw::list::run(&args),
         Command::Why(args) => aw::describe::run(&args),
         Command::Attempts(args) => aw::attempts::run(&args),
@@ -341,11 +355,7 @@ pub fn main() -> ExitCode {
         Command::Completion(args) => complete::script(&args),
         Command::Wrap(args) => wrap::wrap(&args),
         Command::Unwrap(args) => wrap::unwrap(&args),
-    };
-    outcome.unwrap_or_else(|error| {
-        term::complain(&error.to_string());
-        error.code()
-    })
+    }
 }
 
 #[cfg(test)]

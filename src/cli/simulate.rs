@@ -79,9 +79,9 @@ pub struct Args {
     /// Number of nodes of the fleet, with 8 GPUs each
     #[arg(long, requires = "weeks", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]
     nodes: u64,
-    /// Number of parallel jobs; defaults to the number of CPUs
-    #[arg(long)]
-    jobs: Option<usize>,
+    /// Number of threads; defaults to the number of CPUs
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -99,9 +99,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         return play(args);
     }
     let violated = if args.night {
-        fleet::run_night(jobs(args), args.output)
+        fleet::run_night(threads(args), args.output)
     } else if args.fleet {
-        fleet::run(args.seed, args.days, args.nodes, jobs(args), args.output)
+        fleet::run(args.seed, args.days, args.nodes, threads(args), args.output)
     } else if args.trace {
         trace(args)
     } else if args.exhaustive {
@@ -169,9 +169,9 @@ fn options(args: &Args, seed: u64) -> Options {
     Options { hostility, ..Options::of(seed, args.faults.clone()) }
 }
 
-fn jobs(args: &Args) -> usize {
+fn threads(args: &Args) -> usize {
     let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    args.jobs.unwrap_or(all)
+    args.threads.unwrap_or(all)
 }
 
 fn progress(length: u64, what: &str) -> ProgressBar {
@@ -194,7 +194,7 @@ fn many(args: &Args) -> bool {
     };
     let total = {
         let hostility = options(args, 0).hostility;
-        explore(args.seed, args.seeds, jobs(args), &args.faults, hostility, &done)
+        explore(args.seed, args.seeds, threads(args), &args.faults, hostility, &done)
     };
     let lasted = SystemClock.elapsed().saturating_sub(begin);
     bar.finish_and_clear();
@@ -313,7 +313,7 @@ fn document(total: &Total, lasted: Duration, shown: &[Smallest]) -> Value {
 fn exhaustive(args: &Args) -> bool {
     let scenarios = plans::scenarios();
     let bar = progress(scenarios.len() as u64, "scenarios");
-    let outcome = plans::exhaust_all(&scenarios, jobs(args), &|| bar.inc(1));
+    let outcome = plans::exhaust_all(&scenarios, threads(args), &|| bar.inc(1));
     bar.finish_and_clear();
     match args.output {
         Output::Text => term::print_own(&plans_text(&outcome)),

@@ -1,8 +1,9 @@
 //! What is printed: the one place that writes to the terminal, but for the progress bar of `simulate`.
 
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
@@ -119,7 +120,8 @@ pub fn print(page: &Page) {
     write(&page.to_string());
 }
 
-/// Prints a text for people, where more will follow; false where nobody reads it any more (`| head`).
+/// Prints a text for people, where more will follow; false where nobody reads it any more (`| head`), or where it
+/// cannot be written.
 #[must_use]
 pub fn print_on(page: &Page) -> bool {
     written(&page.to_string()).is_ok()
@@ -144,7 +146,7 @@ pub fn print_json_line(value: &serde_json::Value) {
     drop(written(&json_line(value)));
 }
 
-/// The same, where more will follow; false where nobody reads it any more.
+/// The same, where more will follow; false where nobody reads it any more, or where it cannot be written.
 #[must_use]
 pub fn print_json_on(value: &serde_json::Value) -> bool {
     written(&json_line(value)).is_ok()
@@ -154,14 +156,31 @@ fn json_line(value: &serde_json::Value) -> String {
     printable::escape_json(&value.to_string()).into_owned() + "\n"
 }
 
-/// A reader that has gone away (`| head`) is no error.
 fn write(text: &str) {
     drop(written(text));
 }
 
+/// Something could not be written to standard output, although somebody reads it: the disk is full, for example.
+static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Whether something could not be written to standard output. Then an error has been printed.
+#[must_use]
+pub fn output_failed() -> bool {
+    OUTPUT_FAILED.load(Ordering::Relaxed)
+}
+
+/// Writes to standard output. A reader that has gone away (`| head`) is no error of ours; the first other one is
+/// printed.
 fn written(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = &written
+        && error.kind() != ErrorKind::BrokenPipe
+        && !OUTPUT_FAILED.swap(true, Ordering::Relaxed)
+    {
+        complain(&format!("cannot write to standard output: {error}"));
+    }
+    written
 }
 
 /// Prints an error. It may have several lines.

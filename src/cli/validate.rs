@@ -250,7 +250,7 @@ mod tests {
     const GOOD: &str = "
 apiVersion: workload.codeflare.dev/v1beta2
 kind: AppWrapper
-metadata: {name: train, namespace: n}
+metadata: {name: train, namespace: ns}
 spec:
   components:
   - template:
@@ -269,8 +269,8 @@ spec:
         assert_eq!((answer.valid, valid), (false, vec![true, false, false]));
         let said = text(&answer, false).to_string();
         for want in [
-            "f.yaml, document 1 (line 2): AppWrapper n/train: valid\n",
-            "AppWrapper n/bad: spec.components[0].template.metadata.namespace: Invalid value",
+            "f.yaml, document 1 (line 2): AppWrapper ns/train: valid\n",
+            "AppWrapper ns/bad: spec.components[0].template.metadata.namespace: Invalid value",
             "f.yaml, document 3 (line 24): Node/node-1: not checked\n",
             "f.yaml, document 4 (line 28): must be a Kubernetes object",
             "\n1 valid, 2 invalid; not checked without a cluster:\n",
@@ -282,7 +282,7 @@ spec:
     #[test]
     fn programs_get_the_same_as_json() {
         let annotated = GOOD.replace(
-            "namespace: n}",
+            "namespace: ns}",
             "annotations: {workload.codeflare.dev.appwrapper/retryLimits: '4'}}",
         );
         let answer = serde_json::to_value(given(&annotated)).unwrap();
@@ -334,8 +334,8 @@ spec:
             "a.yaml, b: no AppWrapper found, only Job/train; to make an AppWrapper of it: kubectl aw wrap -f a.yaml \
              -f b"
         );
-        let node = "kind: NodeSuspicion\napiVersion: workload.codeflare.dev/v1alpha1\nmetadata: {name: n}\n";
-        assert_eq!(said(node), "a.yaml, b: no AppWrapper found, only NodeSuspicion/n");
+        let node = "kind: NodeSuspicion\napiVersion: workload.codeflare.dev/v1alpha1\nmetadata: {name: s}\n";
+        assert_eq!(said(node), "a.yaml, b: no AppWrapper found, only NodeSuspicion/s");
         let queue =
             "kind: ResourceFlavor\napiVersion: kueue.x-k8s.io/v1beta1\nmetadata: {name: f}\n";
         assert_eq!(said(queue), "a.yaml, b: no AppWrapper found, only ResourceFlavor/f");

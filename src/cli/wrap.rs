@@ -16,7 +16,7 @@ use super::{DONE, Error, Output};
 use crate::printable::{self, truncate_chars};
 use crate::tuning::names;
 use crate::webhook::validate::{self, Finding, Severity};
-use pack::{Packed, Wish, pack};
+use pack::{Packed, WrapOptions, pack, without_created};
 use unpack::unpack;
 
 /// The longest finding, in characters: it may quote the manifest.
@@ -92,16 +92,20 @@ impl Input {
 
 pub(super) fn wrap(args: &WrapArgs) -> Result<ExitCode, Error> {
     let config = super::configured(args.config.as_deref())?;
-    let documents = args.input.documents()?;
-    let wish = Wish {
+    let note_all = |notes: &[String]| {
+        for note in notes {
+            term::remark(&format!("note: {note}"));
+        }
+    };
+    let (documents, left_out) = without_created(args.input.documents()?);
+    note_all(&left_out);
+    let options = WrapOptions {
         name: args.name.clone(),
         namespace: args.namespace.clone(),
         queue: args.queue.clone(),
     };
-    let Packed { manifest, notes } = pack(&documents, &wish).map_err(Error::Negative)?;
-    for note in notes {
-        term::remark(&format!("note: {note}"));
-    }
+    let Packed { manifest, notes } = pack(&documents, &options).map_err(Error::Negative)?;
+    note_all(&notes);
     let findings = validate::offline(&manifest, &config);
     let (errors, warnings): (Vec<_>, Vec<_>) =
         findings.iter().partition(|finding| finding.severity == Severity::Error);
@@ -159,8 +163,7 @@ fn document(object: &Value) -> Result<String, Error> {
     let yaml = serde_saphyr::to_string(object)
         .map_err(|error| Error::Negative(format!("cannot write YAML: {error}")))?;
     let is_plain = yaml.lines().all(|line| printable::escape(line) == line);
-    let means_the_same =
-        || serde_saphyr::from_str::<Value>(&yaml).is_ok_and(|read| read == *object);
+    let means_the_same = || bundle::as_kubectl_reads(&yaml).is_some_and(|read| read == *object);
     if is_plain && means_the_same() {
         return Ok(if yaml.ends_with('\n') { yaml } else { yaml + "\n" });
     }
@@ -182,6 +185,7 @@ mod tests {
             "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c", "namespace": "n"},
             "data": {"yes": "yes", "n": "1e3", "null": "null", "~": "~", "date": "2026-01-01", "x": "0x1f",
                 "empty": "", "space": " a ", "lines": "a\n  b\n\nc\n", "tab": "a\tb", "colon": "a: b # c",
+                "on": "on", "octal": "0400", "nine": "09", "time": "1:30", "binary": "0b1", "y": "y", "one": "1_000",
                 "quote": "it's \"so\"", "dash": "- a", "long": "x ".repeat(500), "é": "größer"},
         });
         let text = document(&odd).unwrap();

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// What differs between the manifests and the chart's templates. Each text must be found somewhere.
-const REPLACED: [(&str, &str); 8] = [
+const REPLACED: [(&str, &str); 13] = [
     ("namespace: appwrapper-system", "namespace: {{ .Release.Namespace }}"),
     (".appwrapper-system.svc", ".{{ .Release.Namespace }}.svc"),
     ("namespaces: [appwrapper-system]", "namespaces: [\"{{ .Release.Namespace }}\"]"),
@@ -23,6 +23,32 @@ const REPLACED: [(&str, &str); 8] = [
     (
         "    admission:\n      requireRequester: true\n",
         "    {{- toYaml .Values.configuration | nindent 4 }}\n",
+    ),
+    // of the Deployment and of network policies
+    (
+        "ort: 9443}",
+        "ort: {{ ((.Values.configuration).webhook).address | default \":9443\" \
+         | splitList \":\" | last }} }",
+    ),
+    (
+        "ort: 8443}",
+        "ort: {{ ((.Values.configuration).metrics).address | default \":8443\" \
+         | splitList \":\" | last }} }",
+    ),
+    (
+        "ort: 8444}",
+        "ort: {{ ((.Values.configuration).progressServer).address | default \":8444\" \
+         | splitList \":\" | last }} }",
+    ),
+    (
+        "ort: 8081}",
+        "ort: {{ ((.Values.configuration).health).address | default \":8081\" \
+         | splitList \":\" | last }} }",
+    ),
+    (
+        "resourceNames: [appwrapper-controller]",
+        "resourceNames: [{{ ((.Values.configuration).leaderElection).name \
+         | default \"appwrapper-controller\" | quote }}]",
     ),
 ];
 
@@ -172,6 +198,13 @@ fn every_known_kind_may_be_wrapped() {
     assert!(role == wrapped_kinds(&role), "{ROLE} is out of date; {hint}");
 }
 
+/// The last object of a file.
+fn manifest(path: &str) -> Value {
+    let text = read(&root().join(path));
+    let last = text.rsplit("\n---\n").next().unwrap_or_default();
+    serde_saphyr::from_str(last).expect("a manifest is YAML")
+}
+
 /// The value under a key of each item.
 fn each(items: &Value, key: &str) -> Vec<Value> {
     items.as_array().into_iter().flatten().map(|item| item[key].clone()).collect()
@@ -180,18 +213,58 @@ fn each(items: &Value, key: &str) -> Vec<Value> {
 /// The pods of the Go controller have the same label, and the same ports under other names.
 #[test]
 fn network_policies_open_ports_of_the_deployment_by_number() {
-    let yaml = |path: &str| -> Value {
-        serde_saphyr::from_str(&read(&root().join(path))).expect("a manifest is YAML")
-    };
-    let deployment = yaml("config/manager/deployment.yaml");
+    let deployment = manifest("config/manager/deployment.yaml");
     let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
     let known = each(ports, "containerPort");
     for (path, count) in
         [("config/manager/network-policy.yaml", 2), ("config/progress/network-policy.yaml", 1)]
     {
-        let rules = each(&yaml(path)["spec"]["ingress"], "ports");
+        let rules = each(&manifest(path)["spec"]["ingress"], "ports");
         let opened: Vec<Value> = rules.iter().flat_map(|ports| each(ports, "port")).collect();
         assert_eq!(opened.len(), count, "{path}");
         assert!(opened.iter().all(|port| known.contains(port)), "{path}: {opened:?}");
     }
+}
+
+#[test]
+fn a_port_of_the_chart_is_that_of_its_configuration() {
+    let made = chart();
+    for (path, servers) in [
+        ("manager-deployment", &["webhook", "metrics", "progressServer", "health"][..]),
+        ("manager-network-policy", &["webhook", "metrics"]),
+        ("progress-network-policy", &["progressServer"]),
+    ] {
+        let text = &made[&format!("templates/{path}.yaml")];
+        for server in servers {
+            let address = format!("ort: {{{{ ((.Values.configuration).{server}).address | ");
+            assert_eq!(text.matches(&address).count(), 1, "{path}: {server}");
+        }
+    }
+}
+
+/// `OpenShift` chooses the user of a pod, and denies one that names another.
+#[test]
+fn pods_run_as_any_user_but_root() {
+    for path in ["config/manager/deployment.yaml", "config/shadow/deployment.yaml"] {
+        let security = &manifest(path)["spec"]["template"]["spec"]["securityContext"];
+        assert_eq!(security["runAsNonRoot"], true, "{path}");
+        assert!(["runAsUser", "runAsGroup"].iter().all(|key| security[key].is_null()), "{path}");
+    }
+}
+
+/// Nodes route requests to a pod for a moment after it has become Terminating.
+#[test]
+fn a_pod_that_ends_still_serves_for_a_moment() {
+    let pod = &manifest("config/manager/deployment.yaml")["spec"]["template"]["spec"];
+    let pause = &pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"];
+    let pause = pause.as_i64().expect("a pause before SIGTERM");
+    let grace = pod["terminationGracePeriodSeconds"].as_i64().expect("a grace period");
+    // what was begun, the release of the Lease, requests that have begun
+    assert!(pause > 0 && grace > pause + 10 + 10 + 5, "{pause} {grace}");
+}
+
+#[test]
+fn a_replica_that_is_not_ready_does_not_keep_its_node() {
+    let budget = manifest("config/manager/disruption-budget.yaml");
+    assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
 }

@@ -400,7 +400,7 @@ fn bad_input_is_one_clear_error() {
     assert!(complaint(&broken).starts_with("error: stdin"), "{}", complaint(&broken));
     assert_eq!(complaint(&broken).lines().count(), 1, "{}", complaint(&broken));
 
-    let nothing = demo(&["-"], "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n");
+    let nothing = demo(&["-"], "apiVersion: v1\nkind: Namespace\nmetadata: {name: ns}\n");
     assert_eq!(nothing.status.code(), Some(2));
     assert!(complaint(&nothing).contains("no AppWrapper"), "{}", complaint(&nothing));
 

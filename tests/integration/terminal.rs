@@ -221,8 +221,13 @@ fn manifests_become_an_appwrapper_that_runs_and_manifests_again() {
         assert_eq!(queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "gpu");
 
         let bad = folder.join("bad.yaml");
-        std::fs::write(&bad, wrapper("aw", json!({}), vec![]).to_string()).expect("it is written");
-        run(&["wrap", "-f", bad.to_str().expect("a path")]).with(1, &["cannot be wrapped"]);
+        let mut owned = config_map("owned");
+        owned["metadata"]["ownerReferences"] =
+            json!([{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]);
+        let ours = wrapper("aw", json!({}), vec![]);
+        std::fs::write(&bad, format!("{owned}\n---\n{ours}")).expect("it is written");
+        run(&["wrap", "-f", bad.to_str().expect("a path")])
+            .with(1, &["cannot be wrapped", "note: ConfigMap/owned: ReplicaSet/r created it"]);
         std::fs::write(&bad, format!("{}\n---\n{}", given[0], given[0])).expect("it is written");
         let said = run(&["wrap", "-f", bad.to_str().expect("a path")]);
         let said = said.with(1, &["document 2", "ConfigMap/settings: spec.components[1]"]);
@@ -247,6 +252,9 @@ fn shells_and_kubectl_complete_commands_and_live_names() {
         let words = ["why", "--kubeconfig", &kubeconfig, "-n", &case.namespace, "tr"];
         let said: Said = Command::new(&link).args(words).output().expect("it runs").into();
         assert_eq!(said.with(0, &[]).out, "train-a\ntrain-b\n:4\n");
+        let words = ["why", "--kubeconfig", &kubeconfig, "-n", &case.namespace, "aw/tr"];
+        let said: Said = Command::new(&link).args(words).output().expect("it runs").into();
+        assert_eq!(said.with(0, &[]).out, "aw/train-a\naw/train-b\n:4\n");
         let words = ["why", "-n", &case.namespace, "tr"];
         let said: Said = Command::new(&link)
             .args(words)

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Preconditions};
 use serde::Serialize;
 
-use super::super::configuration::Known;
+use super::super::configuration::ControllerConfig;
 use super::super::explain::live::around;
 use super::super::place::{One, Place};
 use super::super::{Error, term};
@@ -142,9 +142,9 @@ impl Waiting {
 
 /// What blocks the deletion, read from the cluster as far as the user may.
 async fn blocked(place: &Place, one: &One) -> Vec<String> {
-    let config = Known::of_cluster(&place.client).await.config;
+    let config = ControllerConfig::of_cluster(&place.client).await.config;
     match around(&place.client, &one.wrapper, &config).await {
-        Ok(scene) => blockers(one, Some(&scene.snapshot), now()),
+        Ok(inputs) => blockers(one, Some(&inputs.snapshot), now()),
         Err(error) => {
             let mut all = blockers(one, None, now());
             all.push(format!("(cannot read its components and pods: {error})"));

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::super::configuration::Known;
-use super::super::explain::Scene;
+use super::super::configuration::ControllerConfig;
+use super::super::explain::ExplainInputs;
 use super::super::explain::answer::{Explanation, explain, how_to_retry};
 use super::super::explain::live::around;
 use super::super::ledger::Ledger;
@@ -49,7 +49,7 @@ pub(in crate::cli) struct Gathered {
     /// Warning events about it, and about what has not made its pods run yet.
     pub warnings: Vec<RawObject>,
     /// None where it could not be read.
-    pub scene: Option<Scene>,
+    pub inputs: Option<ExplainInputs>,
     pub notes: Vec<String>,
 }
 
@@ -142,29 +142,29 @@ pub(in crate::cli) async fn gather(
     name: &str,
     config: Option<&Path>,
 ) -> Result<Gathered, Error> {
-    let Known { config, doubt } = Known::of(config, &place.client).await?;
+    let ControllerConfig { config, doubt } = ControllerConfig::of(config, &place.client).await?;
     let one = place.one(name).await?;
     let wrapper = &*one.wrapper;
     let queued = place.workload(&wrapper.uid).await?;
     let mut notes = vec![];
     notes.extend(doubt);
-    let scene = match around(&place.client, wrapper, &config).await {
-        Ok(scene) => Some(scene),
+    let inputs = match around(&place.client, wrapper, &config).await {
+        Ok(inputs) => Some(inputs),
         Err(error) => {
             notes.push(format!("cannot read its components and pods: {error}"));
             None
         }
     };
-    let snapshot = scene.as_ref().map(|scene| &scene.snapshot);
+    let snapshot = inputs.as_ref().map(|inputs| &inputs.snapshot);
     let warnings = events::warnings(place, wrapper, snapshot, &mut notes).await;
-    Ok(Gathered { one, config, queued, warnings, scene, notes })
+    Ok(Gathered { one, config, queued, warnings, inputs, notes })
 }
 
 /// What is said of it at a moment.
 pub(in crate::cli) fn describe(gathered: &Gathered, now: Timestamp) -> Description {
-    let Gathered { one, config, queued, warnings, scene, notes } = gathered;
+    let Gathered { one, config, queued, warnings, inputs, notes } = gathered;
     let wrapper = &*one.wrapper;
-    let mut next = scene.as_ref().map(|scene| explain(scene, config, now));
+    let mut next = inputs.as_ref().map(|inputs| explain(inputs, config, now));
     let (why, remedy) = held(wrapper, queued, program()).unzip();
     if let (Some(next), Some(why)) = (&mut next, why) {
         next.standing = why;
@@ -175,14 +175,14 @@ pub(in crate::cli) fn describe(gathered: &Gathered, now: Timestamp) -> Descripti
         next = None;
         notes.push(format!("it is {}", state(wrapper, now)));
     }
-    let snapshot = scene.as_ref().map(|scene| &scene.snapshot);
+    let snapshot = inputs.as_ref().map(|inputs| &inputs.snapshot);
     let description = description(one, snapshot, next, notes);
     Description {
         uncounted_restarts: Uncounted::of(wrapper, config),
         queue: workload::standing(wrapper, queued, now),
         advice: remedy.or(description.advice),
         events: events::last(warnings, &wrapper.uid),
-        usage: wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now)),
+        usage: Ledger::of_wrapper(wrapper, now),
         ..description
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Cost {
     #[serde(skip)]
     state: &'static str,
     /// Category of its failure.
-    cause: Option<String>,
+    category: Option<String>,
     node: Option<String>,
     /// None where its beginning is not recorded.
     seconds: Option<i64>,
@@ -63,7 +63,7 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
 
 pub(super) fn efficiency(wrapper: &Wrapper, now: Timestamp) -> Efficiency {
     let requests = wrapper.requested();
-    let usage = wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now));
+    let usage = Ledger::of_wrapper(wrapper, now);
     let by_state = |ledger: &Ledger| {
         let of = |state: UsageState| (state.as_str(), hours(&requests, ledger.of_state(state)));
         UsageState::ALL.map(of).into()
@@ -89,7 +89,7 @@ fn cost(attempt: &Attempt, requests: &BTreeMap<String, f64>, now: Timestamp) -> 
         attempt: attempt.attempt,
         outcome: attempt.outcome,
         state: outcome(attempt),
-        cause: failure.and_then(|failure| failure.category.clone()),
+        category: failure.and_then(|failure| failure.category.clone()),
         node: failure.and_then(|failure| failure.node.clone()),
         seconds,
         ready_seconds: words::between(at(attempt.ready_at.as_ref()), Some(until)),
@@ -108,7 +108,8 @@ fn text(efficiency: &Efficiency, now: Timestamp, colours: bool) -> Page {
     let phase = words::phase(efficiency.phase);
     let mut page = Page::default();
     let Some(ledger) = &efficiency.usage else {
-        let why = efficiency.note.as_deref().unwrap_or("it has not held quota yet");
+        let why =
+            efficiency.note.as_deref().unwrap_or("nothing has been recorded of its usage yet");
         page.line(&format!("{namespace}/{name}: {phase}; {why}"));
         return page;
     };
@@ -162,7 +163,7 @@ pub(super) fn state_rows(
 
 fn attempts(efficiency: &Efficiency, resources: &Resources, colours: bool) -> Page {
     let titles =
-        with_resources(&["ATTEMPT", "TOOK", "READY", "OUTCOME", "CAUSE", "NODE"], resources);
+        with_resources(&["ATTEMPT", "TOOK", "READY", "OUTCOME", "CATEGORY", "NODE"], resources);
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     let rows: Vec<Row> = efficiency.attempts.iter().map(|cost| attempt(cost, resources)).collect();
     table((&titles, None), &rows, GAP, colours)
@@ -175,7 +176,7 @@ fn attempt(cost: &Cost, resources: &Resources) -> Row {
         words::exactly(cost.seconds),
         words::exactly(cost.ready_seconds),
         cost.state.to_owned(),
-        text(&cost.cause),
+        text(&cost.category),
         text(&cost.node),
     ];
     cells.extend(resources.cells(&cost.resource_hours));
@@ -270,9 +271,9 @@ pub(super) mod tests {
         pause        1m30s   2%        0.03        0.10               0.20
         all          1h35m   100%      1.58        6.33               13
 
-        ATTEMPT   TOOK      READY   OUTCOME     CAUSE   NODE     CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        0         32m       30m     Failed      node    node-1   0.53        2.13               4.27
-        1         1h1m30s   1h      (running)   -       -        1.02        4.10               8.20
+        ATTEMPT   TOOK      READY   OUTCOME     CATEGORY   NODE     CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        0         32m       30m     Failed      node       node-1   0.53        2.13               4.27
+        1         1h1m30s   1h      (running)   -          -        1.02        4.10               8.20
         ");
         let json = serde_json::to_value(&efficiency).unwrap();
         assert_eq!(json["usage"]["goodputPercent"], 63);
@@ -281,7 +282,15 @@ pub(super) mod tests {
         assert_eq!(json["resourceHours"]["lost"]["nvidia.com/gpu"], 4.0);
         assert_eq!(json["resourceHours"]["productive"]["memory"], 4.0);
         assert_eq!(json["attempts"][0]["seconds"], 1920);
-        assert_eq!(json["attempts"][0]["cause"], "node");
+        assert_eq!(json["attempts"][0]["category"], "node");
+    }
+
+    #[test]
+    fn without_a_queue_nothing_is_said_of_quota() {
+        let one = one("train", "", "ada", &restarted());
+        let page = text(&efficiency(&one.wrapper, moment(5700)), moment(5700), false).to_string();
+        assert!(page.contains("; held resources for 1h35m; 63% productive"), "{page}");
+        assert!(!page.contains("quota"), "{page}");
     }
 
     #[test]
@@ -290,7 +299,7 @@ pub(super) mod tests {
         let efficiency = efficiency(&one.wrapper, moment(10));
         assert_eq!(
             text(&efficiency, moment(10), false).to_string(),
-            "ns/new: Suspended; it has not held quota yet\n"
+            "ns/new: Suspended; nothing has been recorded of its usage yet\n"
         );
         let sent = Efficiency { note: Some("it is elsewhere".to_owned()), ..efficiency };
         let page = text(&sent, moment(10), false).to_string();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::bundle::EXPORTED_AT;
 use super::super::cluster::{said, unread};
 use super::super::complete::names_in_the_cluster;
-use super::super::configuration::Known;
+use super::super::configuration::ControllerConfig;
 use super::super::explain::{retry_sources, world};
 use super::super::place::{Place, get};
 use super::super::{ClusterArgs, DONE, Error, json, term};
@@ -62,7 +62,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// Reads everything that has a say in a decision about an AppWrapper.
 async fn collect(place: &Place, name: &str) -> Result<Exported, Error> {
-    let Known { config, doubt } = Known::of_cluster(&place.client).await;
+    let ControllerConfig { config, doubt } = ControllerConfig::of_cluster(&place.client).await;
     let one = place.one(name).await?;
     let wrapper = &*one.wrapper;
     let found = look::look(place, wrapper).await?;

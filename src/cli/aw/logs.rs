@@ -64,7 +64,7 @@ struct Log {
 
 /// Whose log is asked for.
 #[derive(Clone, Debug, PartialEq)]
-enum Wish {
+enum LogSource {
     /// Those of all pods that there are.
     Running,
     /// That of the first cause of a failure.
@@ -88,16 +88,16 @@ async fn look(args: &Args) -> Result<Collected, Error> {
     let place = args.target.place().await?;
     let one = place.one(&args.target.name).await?;
     let elsewhere = multikueue::note(&place, &one.wrapper).await?;
-    let wish = wish(&one, args.attempt, args.failed, elsewhere).map_err(|why| {
+    let source = log_source(&one, args.attempt, args.failed, elsewhere).map_err(|why| {
         Error::Negative(format!("AppWrapper {}/{}: {why}", place.namespace, args.target.name))
     })?;
-    let (mut logs, mut notes) = match wish {
-        Wish::Running => running::all(&place, &one, args).await?,
-        Wish::Failure(attempt, failure) => {
+    let (mut logs, mut notes) = match source {
+        LogSource::Running => running::all(&place, &one, args).await?,
+        LogSource::Failure(attempt, failure) => {
             let log = of_failure(&place, &one, attempt, &failure, args).await?;
             (vec![log], earlier(&one, args.failed, attempt).into_iter().collect())
         }
-        Wish::Elsewhere(note) => (vec![], vec![note]),
+        LogSource::Elsewhere(note) => (vec![], vec![note]),
     };
     for log in &mut logs {
         log.text = last_lines(&log.text, args.tail);
@@ -111,15 +111,15 @@ async fn look(args: &Args) -> Result<Collected, Error> {
 ///
 /// # Errors
 /// No failure of a pod is recorded that could be meant, or it is recorded in another cluster.
-fn wish(
+fn log_source(
     one: &One,
     attempt: Option<i32>,
     failed: bool,
     elsewhere: Option<String>,
-) -> Result<Wish, String> {
+) -> Result<LogSource, String> {
     if let Some(note) = elsewhere {
         let is_about_a_failure = failed || attempt.is_some();
-        return if is_about_a_failure { Err(note) } else { Ok(Wish::Elsewhere(note)) };
+        return if is_about_a_failure { Err(note) } else { Ok(LogSource::Elsewhere(note)) };
     }
     let attempts = &one.wrapper.status.attempts;
     let of_pods = attempts.iter().rev().filter_map(|entry| {
@@ -128,9 +128,9 @@ fn wish(
     });
     let mut of_pods = of_pods.filter(|(number, _)| attempt.is_none_or(|wanted| wanted == *number));
     match (attempt, failed) {
-        (None, false) => Ok(Wish::Running),
+        (None, false) => Ok(LogSource::Running),
         (Some(_), _) | (None, true) => match (of_pods.next(), attempt) {
-            (Some((number, failure)), _) => Ok(Wish::Failure(number, failure.clone().into())),
+            (Some((number, failure)), _) => Ok(LogSource::Failure(number, failure.clone().into())),
             (None, None) => Err("no failure of a pod is recorded".to_owned()),
             (None, Some(wanted)) => {
                 let known = attempts.iter().any(|entry| entry.attempt == wanted);
@@ -223,10 +223,12 @@ mod tests {
         let failed = |attempt: i32, uid: &str| json!({"attempt": attempt, "outcome": "Failed", "failure": {"pod": "p", "podUID": uid}});
         let lost = json!({"attempt": 2, "outcome": "Failed", "failure": {"component": "c"}});
         let one = one(&json!([failed(0, "a"), failed(1, "b"), lost, {"attempt": 3}]));
-        let of = |attempt, failed| match wish(&one, attempt, failed, None) {
-            Ok(Wish::Running) => Ok((-1, String::new())),
-            Ok(Wish::Elsewhere(note)) => Err(note),
-            Ok(Wish::Failure(number, failure)) => Ok((number, failure.pod_uid.unwrap_or_default())),
+        let of = |attempt, failed| match log_source(&one, attempt, failed, None) {
+            Ok(LogSource::Running) => Ok((-1, String::new())),
+            Ok(LogSource::Elsewhere(note)) => Err(note),
+            Ok(LogSource::Failure(number, failure)) => {
+                Ok((number, failure.pod_uid.unwrap_or_default()))
+            }
             Err(why) => Err(why),
         };
         assert_eq!(of(None, false), Ok((-1, String::new())));
@@ -246,7 +248,7 @@ mod tests {
             let why = of(Some(attempt), false).unwrap_err();
             assert!(why.ends_with(want), "{why}");
         }
-        let none = wish(&super::tests::one(&json!([])), None, true, None).unwrap_err();
+        let none = log_source(&super::tests::one(&json!([])), None, true, None).unwrap_err();
         assert_eq!(none, "no failure of a pod is recorded");
     }
 
@@ -255,11 +257,11 @@ mod tests {
         let sent = one(&json!([]));
         let there = || "it is elsewhere".to_owned();
         for (attempt, failed, want) in [
-            (None, false, Ok(Wish::Elsewhere(there()))),
+            (None, false, Ok(LogSource::Elsewhere(there()))),
             (None, true, Err(there())),
             (Some(0), false, Err(there())),
         ] {
-            assert_eq!(wish(&sent, attempt, failed, Some(there())), want);
+            assert_eq!(log_source(&sent, attempt, failed, Some(there())), want);
         }
     }
 

@@ -131,13 +131,20 @@ pub(super) fn object_name(text: &str) -> Result<String, String> {
 
 /// The name of an AppWrapper, also as kubectl takes and prints it: `aw/train`, `appwrapper.workload.codeflare.dev/train`.
 pub(super) fn wrapper_name(text: &str) -> Result<String, String> {
+    object_name(split_kind(text).1)
+}
+
+/// The kind before a name, with its slash, and the name: `aw/train` is `aw/` and `train`. The first is empty where the
+/// kind is not AppWrapper.
+pub(super) fn split_kind(text: &str) -> (&str, &str) {
     let is_ours = |kind: &str| {
         let (kind, group) = kind.split_once('.').unwrap_or((kind, GROUP));
         ["appwrapper", "appwrappers", "aw"].contains(&kind) && group == GROUP
     };
-    object_name(
-        text.split_once('/').filter(|(kind, _)| is_ours(kind)).map_or(text, |(_, name)| name),
-    )
+    match text.split_once('/') {
+        Some((kind, name)) if is_ours(kind) => (&text[..=kind.len()], name),
+        Some(_) | None => ("", text),
+    }
 }
 
 /// The answer of a command that changes something or waits: what was done, or why not.
@@ -240,6 +247,14 @@ mod tests {
         let kinds = ["aw", "appwrapper", "appwrappers", "appwrapper.workload.codeflare.dev"];
         for text in kinds.map(|kind| format!("{kind}/train")) {
             assert_eq!(wrapper_name(&text).as_deref(), Ok("train"), "{text}");
+        }
+        for (typed, want) in [
+            ("tr", ("", "tr")),
+            ("aw/tr", ("aw/", "tr")),
+            ("appwrappers/", ("appwrappers/", "")),
+            ("pod/tr", ("", "pod/tr")),
+        ] {
+            assert_eq!(split_kind(typed), want);
         }
         for text in ["pod/train", "appwrapper.example.com/train", "aw/aw/train"] {
             assert!(wrapper_name(text).is_err(), "{text}");

@@ -12,7 +12,7 @@ use kube::core::ApiResource;
 use serde::Serialize;
 
 use super::super::cluster::{unlisted, unread};
-use super::super::configuration::Known as Configured;
+use super::super::configuration::ControllerConfig;
 use super::super::place::Place;
 use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
@@ -78,7 +78,7 @@ enum Effect {
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let (stored, sites, known) = block_on(async {
         let Place { client, .. } = Place::of(&args.cluster, None).await?;
-        let known = Configured::of(args.config.as_deref(), &client).await?;
+        let known = ControllerConfig::of(args.config.as_deref(), &client).await?;
         let params = ListParams::default();
         let resource = ApiResource::erase::<NodeSuspicion>(&());
         let stored = live::list(&client, &resource, None, &params).await;
@@ -87,7 +87,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
         let sites = live::list(&client, &resource, None, &params).await;
         Ok((stored, sites.map_err(|error| unread(&error)), known))
     })?;
-    let Configured { config, doubt } = known;
+    let ControllerConfig { config, doubt } = known;
     let sites = sites.map(|all| all.iter().map(site).collect::<Vec<_>>());
     let listed = listed(&stored, sites, &config, doubt, now());
     if listed.items.is_empty() && args.output == Output::Text {

@@ -80,6 +80,9 @@ struct Report {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {
+    /// The namespace of the queue, where all namespaces are reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
     /// The queue, user, category or node; empty where there is none.
     name: String,
     /// AppWrappers, or failed attempts.
@@ -93,6 +96,9 @@ struct Line {
     wasted_resource_hours: BTreeMap<String, f64>,
     resource_hours: BTreeMap<String, f64>,
 }
+
+/// What a row is about: the namespace of a queue, where all namespaces are reported, and the name.
+type Key = (Option<String>, String);
 
 /// What is summed up.
 #[derive(Default)]
@@ -118,18 +124,19 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
         let user = seen.meta.labels.as_ref().and_then(|labels| labels.get(keys::USER)).cloned();
         One::of(seen).map(|one| (one, user)).map_err(drop)
     });
-    let report = report(all, args.by, args.since, now);
+    let report = report(all, args.by, args.all_namespaces, args.since, now);
     tell(args.output, &report, || text(&report, term::has_colour()))
 }
 
 fn report(
     all: impl Iterator<Item = Result<(One, Option<String>), ()>>,
     by: By,
+    all_namespaces: bool,
     within: Period,
     now: Timestamp,
 ) -> Report {
     let since = now.checked_sub(within.as_duration()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
     let (mut count, mut unreadable, mut elsewhere) = (0, 0, 0);
     for one in all {
         let Ok((one, user)) = one else {
@@ -143,15 +150,16 @@ fn report(
         }
         count += 1;
         match by {
-            By::Queue => add_ledger(&mut sums, wrapper.queue.clone(), wrapper, now),
-            By::User => add_ledger(&mut sums, user, wrapper, now),
+            By::Queue => add_ledger(&mut sums, queue(wrapper, all_namespaces), wrapper, now),
+            By::User => add_ledger(&mut sums, (None, user.unwrap_or_default()), wrapper, now),
             By::Category | By::Node => add_failures(&mut sums, by, wrapper, since, now),
         }
     }
     let is_ledger = matches!(by, By::Queue | By::User);
-    let mut rows: Vec<Line> =
-        sums.into_iter().map(|(name, sum)| sum.line(name, is_ledger)).collect();
-    rows.sort_by(|a, b| (b.seconds, &a.name).cmp(&(a.seconds, &b.name)));
+    let mut rows: Vec<Line> = sums.into_iter().map(|(key, sum)| sum.line(key, is_ledger)).collect();
+    rows.sort_by(|a, b| {
+        (b.seconds, &a.name, &a.namespace).cmp(&(a.seconds, &b.name, &b.namespace))
+    });
     Report { by, since, app_wrappers: count, unreadable, elsewhere, rows }
 }
 
@@ -166,16 +174,18 @@ fn reserved_since(wrapper: &Wrapper, since: Timestamp) -> bool {
     found.is_some_and(|found| found.status == "True" || found.last_transition_time.0 >= since)
 }
 
-fn add_ledger(
-    sums: &mut BTreeMap<String, Sum>,
-    name: Option<String>,
-    wrapper: &Wrapper,
-    now: Timestamp,
-) {
+/// The queue of an AppWrapper. Queues of two namespaces may have the same name.
+fn queue(wrapper: &Wrapper, all_namespaces: bool) -> Key {
+    let name = wrapper.queue.clone().unwrap_or_default();
+    let is_ambiguous = all_namespaces && !name.is_empty();
+    (is_ambiguous.then(|| wrapper.namespace.clone()), name)
+}
+
+fn add_ledger(sums: &mut BTreeMap<Key, Sum>, key: Key, wrapper: &Wrapper, now: Timestamp) {
     let Some(usage) = &wrapper.status.usage else { return };
     let (seconds, requested) = (seconds_at(usage, now), wrapper.requested());
     let ledger = Ledger::closed(&seconds);
-    let sum = sums.entry(name.unwrap_or_default()).or_default();
+    let sum = sums.entry(key).or_default();
     sum.count += 1;
     sum.seconds = sum.seconds.saturating_add(ledger.held_seconds);
     for state in UsageState::ALL {
@@ -188,7 +198,7 @@ fn add_ledger(
 }
 
 fn add_failures(
-    sums: &mut BTreeMap<String, Sum>,
+    sums: &mut BTreeMap<Key, Sum>,
     by: By,
     wrapper: &Wrapper,
     since: Timestamp,
@@ -213,7 +223,7 @@ fn add_failures(
         let failure = attempt.failure.clone().unwrap_or_default();
         let name = if by == By::Node { failure.node } else { failure.category };
         let seconds = held_seconds(attempt, now).unwrap_or_default();
-        let sum = sums.entry(name.unwrap_or_default()).or_default();
+        let sum = sums.entry((None, name.unwrap_or_default())).or_default();
         sum.count += 1;
         sum.seconds = sum.seconds.saturating_add(seconds);
         add(&mut sum.wasted, &exact_hours(&requested, seconds));
@@ -222,8 +232,9 @@ fn add_failures(
 }
 
 impl Sum {
-    fn line(self, name: String, is_ledger: bool) -> Line {
+    fn line(self, (namespace, name): Key, is_ledger: bool) -> Line {
         Line {
+            namespace,
             name,
             count: self.count,
             usage: is_ledger.then(|| Ledger::closed(&self.usage)),
@@ -272,7 +283,11 @@ const fn titles(by: By) -> &'static [&'static str] {
 }
 
 fn row(line: &Line, resources: &Resources) -> Row {
-    let name = if line.name.is_empty() { "(none)".to_owned() } else { line.name.clone() };
+    let name = match &line.namespace {
+        Some(namespace) => format!("{namespace}/{}", line.name),
+        None if line.name.is_empty() => "(none)".to_owned(),
+        None => line.name.clone(),
+    };
     let mut cells = vec![name, line.count.to_string(), span(line.seconds)];
     if let Some(ledger) = &line.usage {
         let percent = ledger.goodput_percent;
@@ -312,7 +327,7 @@ mod tests {
     }
 
     fn page(by: By, within: &str) -> String {
-        let report = report(given().into_iter(), by, within.parse().unwrap(), moment(5700));
+        let report = report(given().into_iter(), by, false, within.parse().unwrap(), moment(5700));
         text(&report, false).to_string()
     }
 
@@ -343,9 +358,30 @@ mod tests {
     }
 
     #[test]
+    fn queues_of_the_same_name_in_two_namespaces_are_two_rows() {
+        let of = |namespace: &str, queue: &str| {
+            let mut one = one("train", queue, "ada", &restarted());
+            std::sync::Arc::make_mut(&mut one.wrapper).namespace = namespace.to_owned();
+            Ok((one, Some("ada".to_owned())))
+        };
+        let all = || [of("a", "gpu"), of("b", "gpu"), of("b", "gpu"), of("a", ""), of("b", "")];
+        let rows = |by, all_namespaces| {
+            let within = "7d".parse().unwrap();
+            let report = report(all().into_iter(), by, all_namespaces, within, moment(5700));
+            let name =
+                |row: &Line| (super::row(row, &Resources::default()).0[0].clone(), row.count);
+            report.rows.iter().map(name).collect::<Vec<_>>()
+        };
+        let row = |name: &str, count: usize| (name.to_owned(), count);
+        assert_eq!(rows(By::Queue, true), [row("(none)", 2), row("b/gpu", 2), row("a/gpu", 1)]);
+        assert_eq!(rows(By::Queue, false), [row("gpu", 3), row("(none)", 2)]);
+        assert_eq!(rows(By::User, true), [row("ada", 5)]);
+    }
+
+    #[test]
     fn what_is_older_is_left_out() {
         let report = |by, within: &str| {
-            report(given().into_iter(), by, within.parse().unwrap(), moment(5700))
+            report(given().into_iter(), by, false, within.parse().unwrap(), moment(5700))
         };
         assert_eq!(report(By::Queue, "7d").app_wrappers, 3);
         assert_eq!(report(By::Queue, "1h").app_wrappers, 2, "one released its quota before");
@@ -366,7 +402,7 @@ mod tests {
                 "usage": {"seconds": {"waiting": seconds}},
             });
             let all = (0..1000).map(|_| Ok((one("short", "gpu", "ada", &status), None)));
-            let report = report(all, By::Queue, "7d".parse().unwrap(), moment(60));
+            let report = report(all, By::Queue, false, "7d".parse().unwrap(), moment(60));
             let json = serde_json::to_value(report).unwrap();
             assert_eq!(json["rows"][0]["wastedResourceHours"]["cpu"], want);
             assert_eq!(json["rows"][0]["resourceHours"]["cpu"], want);
@@ -401,7 +437,7 @@ mod tests {
             ("1s", "1 AppWrapper runs or ran in worker clusters of MultiKueue: run this"),
         ] {
             let within = within.parse().unwrap();
-            let report = report(all().into_iter(), By::Queue, within, moment(60));
+            let report = report(all().into_iter(), By::Queue, false, within, moment(60));
             let page = text(&report, false).to_string();
             assert_eq!(page, format!("{want} command there\n"));
         }
@@ -409,7 +445,8 @@ mod tests {
 
     #[test]
     fn nothing_is_said_of_nothing() {
-        let none = report(std::iter::empty(), By::Queue, "1d".parse().unwrap(), moment(86_400));
+        let none =
+            report(std::iter::empty(), By::Queue, false, "1d".parse().unwrap(), moment(86_400));
         let page = text(&none, false).to_string();
         assert_eq!(page, "no AppWrapper held quota since 2026-01-01T00:00:00Z\n");
     }

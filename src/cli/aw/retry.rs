@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, Preconditions};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::configuration::Known;
+use super::super::configuration::ControllerConfig;
 use super::super::place::{One, Place};
 use super::super::{Error, json, program, term};
 use super::reach::Written;
@@ -62,8 +62,8 @@ async fn recreate(place: &Place, one: &One) -> Result<Option<Done<Retried>>, Err
         |yes: bool, facts: Retried, message: &str| Ok(Some(Done::new(one, yes, facts, message)));
     let nothing = Retried::default();
     let known = match one.wrapper.status.phase {
-        Phase::Resetting => Known::of_cluster(&place.client).await,
-        _ => Known::default(),
+        Phase::Resetting => ControllerConfig::of_cluster(&place.client).await,
+        _ => ControllerConfig::default(),
     };
     match plan(&one.wrapper, &known, now(), program()) {
         RetryPlan::Already(how) => return done(true, nothing, &how),
@@ -128,7 +128,7 @@ fn other_rights(old: &Value, new: &Value) -> Option<String> {
 }
 
 /// What to do in each phase.
-fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> RetryPlan {
+fn plan(wrapper: &Wrapper, known: &ControllerConfig, now: Timestamp, program: &str) -> RetryPlan {
     let name = &wrapper.name;
     let no = |why: String| RetryPlan::No(why);
     if wrapper.has_manager {
@@ -181,7 +181,7 @@ fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Retr
 }
 
 /// When the next attempt begins, as far as that is known.
-fn when(wrapper: &Wrapper, known: &Known, now: Timestamp) -> String {
+fn when(wrapper: &Wrapper, known: &ControllerConfig, now: Timestamp) -> String {
     let (limits, _) = Limits::of(&wrapper.annotations, &known.config.fault_tolerance);
     let status = &wrapper.status;
     let gone = status.since.as_ref().and_then(|since| since.gone.as_ref()).map(|gone| gone.0);
@@ -352,18 +352,32 @@ mod tests {
             ("Succeeded", "has succeeded"),
             ("Terminating", "is being deleted"),
         ] {
-            match plan(&wrapper(json!({"phase": phase})), &Known::default(), at(0), "kubectl aw") {
+            match plan(
+                &wrapper(json!({"phase": phase})),
+                &ControllerConfig::default(),
+                at(0),
+                "kubectl aw",
+            ) {
                 RetryPlan::No(why) => assert!(why.contains(want), "{why}"),
                 other => panic!("{phase}: {other:?}"),
             }
         }
         let mut failed = wrapper(json!({"phase": "Failed"}));
-        assert_eq!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::Recreate);
+        assert_eq!(
+            plan(&failed, &ControllerConfig::default(), at(0), "kubectl aw"),
+            RetryPlan::Recreate
+        );
         std::sync::Arc::make_mut(&mut failed.spec).managed_by = Some("other".into());
-        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
+        assert!(matches!(
+            plan(&failed, &ControllerConfig::default(), at(0), "kubectl aw"),
+            RetryPlan::No(_)
+        ));
         std::sync::Arc::make_mut(&mut failed.spec).managed_by = None;
         failed.deleting = true;
-        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
+        assert!(matches!(
+            plan(&failed, &ControllerConfig::default(), at(0), "kubectl aw"),
+            RetryPlan::No(_)
+        ));
     }
 
     #[test]
@@ -376,7 +390,7 @@ mod tests {
             (sent(), "; to run it again, delete the AppWrapper and create it again"),
             (Wrapper { deleting: true, ..sent() }, "is being deleted: recreate it once it is gone"),
         ] {
-            match plan(&wrapper, &Known::default(), at(0), "kubectl aw") {
+            match plan(&wrapper, &ControllerConfig::default(), at(0), "kubectl aw") {
                 RetryPlan::No(why) => assert!(why.contains(want), "{why}"),
                 other => panic!("{other:?}"),
             }
@@ -430,7 +444,7 @@ mod tests {
         ] {
             let mut status = status;
             status["phase"] = "Resetting".into();
-            match plan(&wrapper(status), &Known::default(), at(30), "kubectl aw") {
+            match plan(&wrapper(status), &ControllerConfig::default(), at(30), "kubectl aw") {
                 RetryPlan::Already(how) => assert!(how.ends_with(&want), "{how}"),
                 other => panic!("{other:?}"),
             }
@@ -440,13 +454,13 @@ mod tests {
     #[test]
     fn a_requeued_or_inactive_appwrapper_is_not_said_to_restart() {
         let requeued = json!({"phase": "Resetting", "requeue": {"attempt": 1}});
-        match plan(&wrapper(requeued), &Known::default(), at(30), "kubectl aw") {
+        match plan(&wrapper(requeued), &ControllerConfig::default(), at(30), "kubectl aw") {
             RetryPlan::Already(how) => assert_eq!(how, "is returning to its queue"),
             other => panic!("{other:?}"),
         }
         let mut inactive = wrapper(json!({"phase": "Resetting"}));
         inactive.annotations.insert(keys::ACTIVE.to_owned(), "false".to_owned());
-        match plan(&inactive, &Known::default(), at(30), "kubectl aw") {
+        match plan(&inactive, &ControllerConfig::default(), at(30), "kubectl aw") {
             RetryPlan::No(why) => assert!(why.contains("kubectl aw resume train"), "{why}"),
             other => panic!("{other:?}"),
         }
@@ -454,8 +468,8 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_configuration_or_said_to_be_assumed() {
-        let said = |known: &Known, status: Value| when(&wrapper(status), known, at(30));
-        let mut known = Known::default();
+        let said = |known: &ControllerConfig, status: Value| when(&wrapper(status), known, at(30));
+        let mut known = ControllerConfig::default();
         known.config.fault_tolerance.retry_pause = "10m".parse().unwrap();
         let gone = || json!({"phase": "Resetting", "since": {"gone": at(0)}});
         assert!(said(&known, gone()).contains("in 9m30s"), "{}", said(&known, gone()));
@@ -467,7 +481,7 @@ mod tests {
             "its next attempt begins when all its resources are deleted"
         );
         let doubt = Some("assuming the default configuration".to_owned());
-        let assumed = Known { doubt, ..Known::default() };
+        let assumed = ControllerConfig { doubt, ..ControllerConfig::default() };
         assert!(said(&assumed, gone()).ends_with("Z); assuming the default configuration"));
         let recorded =
             json!({"phase": "Resetting", "retryAfter": at(40), "since": {"gone": at(0)}});
@@ -476,6 +490,9 @@ mod tests {
         let attempt =
             |n: i32| json!({"attempt": n, "outcome": "Failed", "action": "RestartIgnoringLimit"});
         let again = json!({"phase": "Resetting", "attempts": [attempt(0), attempt(1)]});
-        assert!(said(&Known::default(), again).contains("begins 3m after"), "two in a row");
+        assert!(
+            said(&ControllerConfig::default(), again).contains("begins 3m after"),
+            "two in a row"
+        );
     }
 }

@@ -37,7 +37,7 @@ pub(in crate::cli) use pods::{Life, past};
 pub(in crate::cli) use svg::STYLE;
 
 /// What is known of an AppWrapper.
-pub(in crate::cli) struct Known {
+pub(in crate::cli) struct StoryInputs {
     pub gathered: Gathered,
     pub found: Found,
     /// Pods that are gone; only a simulated cluster keeps them.
@@ -81,7 +81,7 @@ pub(in crate::cli) struct Line {
     pub value: String,
 }
 
-impl Known {
+impl StoryInputs {
     /// Reads an AppWrapper from a cluster.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Known {
         now: Timestamp,
     ) -> Result<Self, String> {
         let bundle = Bundle::of(documents, config, now)?;
-        let scene = bundle.scene(config);
+        let inputs = bundle.inputs(config);
         let one = One { seen: bundle.seen.clone(), wrapper: bundle.wrapper.clone() };
         let found = look::among(&one.wrapper, bundle.into_objects());
         let of_kind = |kind: &str| {
@@ -117,7 +117,7 @@ impl Known {
             config: config.clone(),
             queued,
             warnings,
-            scene: Some(scene),
+            inputs: Some(inputs),
             notes: vec![],
         };
         Ok(Self { gathered, found, past: vec![], deletions: BTreeMap::new() })
@@ -125,13 +125,14 @@ impl Known {
 
     /// The story at a moment.
     pub(in crate::cli) fn story(&self, now: Timestamp) -> Story {
-        let Gathered { one, scene, .. } = &self.gathered;
+        let Gathered { one, inputs, .. } = &self.gathered;
         let wrapper = &*one.wrapper;
         let description = describe(&self.gathered, now);
         let since = wrapper.status.since.as_ref();
         let is_gone = since.is_some_and(|since| since.gone.is_some());
         let deadlines = deadlines(&description, is_gone, now);
-        let pods = scene.as_ref().map(|scene| scene.snapshot.pods.as_slice()).unwrap_or_default();
+        let pods =
+            inputs.as_ref().map(|inputs| inputs.snapshot.pods.as_slice()).unwrap_or_default();
         let objects = self.found.objects.iter().map(|(_, seen)| seen);
         let mut lives = pods::lives(pods, objects);
         lives.extend(self.past.iter().cloned());

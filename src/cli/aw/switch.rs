@@ -16,10 +16,10 @@ use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::workload::{SeenWorkload, WorkloadCondition};
 
-/// What is asked for.
+/// Which of the two commands it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Wish {
+enum SwitchAction {
     Suspend,
     Resume,
 }
@@ -43,28 +43,30 @@ enum SuspendPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Switched {
-    action: Wish,
+    action: SwitchAction,
     changed: bool,
     /// The Workload that was activated.
     workload: Option<String>,
 }
 
 pub(in crate::cli) fn suspend(target: &Target) -> Result<ExitCode, Error> {
-    block_on(switch(target, Wish::Suspend))?.tell(target.output)
+    block_on(switch(target, SwitchAction::Suspend))?.tell(target.output)
 }
 
 pub(in crate::cli) fn resume(target: &Target) -> Result<ExitCode, Error> {
-    block_on(switch(target, Wish::Resume))?.tell(target.output)
+    block_on(switch(target, SwitchAction::Resume))?.tell(target.output)
 }
 
-async fn switch(target: &Target, wish: Wish) -> Result<Done<Switched>, Error> {
+async fn switch(target: &Target, action: SwitchAction) -> Result<Done<Switched>, Error> {
     let change = async |place: &Place, one: &One| {
         let wrapper = &*one.wrapper;
         let queued = match may_change(wrapper) {
             Ok(()) => place.workload(&wrapper.uid).await?,
             Err(_) => Queued::Nothing,
         };
-        carry_out(place, one, plan(wrapper, &queued, wish, program(), now()), wish).await
+        let plan = plan(wrapper, &queued, action, program(), now());
+        let message = message(action, &plan, wrapper, &queued);
+        carry_out(place, one, plan, action, message).await
     };
     target.change(change).await
 }
@@ -74,25 +76,25 @@ async fn carry_out(
     place: &Place,
     one: &One,
     plan: SuspendPlan,
-    wish: Wish,
+    action: SwitchAction,
+    message: String,
 ) -> Result<Option<Done<Switched>>, Error> {
     let wrapper = &*one.wrapper;
     let done = |yes: bool, changed: bool, workload: Option<String>, message: String| {
-        Done::new(one, yes, Switched { action: wish, changed, workload }, &message)
+        Done::new(one, yes, Switched { action, changed, workload }, &message)
     };
     let identity = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
-    let message = message(wish, &plan, wrapper);
     let (written, workload) = match plan {
         SuspendPlan::Already(how) => return Ok(Some(done(true, false, None, how))),
         SuspendPlan::No(why) => return Ok(Some(done(false, false, None, why))),
         SuspendPlan::Spec => {
-            let suspend = wish == Wish::Suspend;
+            let suspend = action == SwitchAction::Suspend;
             let patch = json!({"metadata": identity, "spec": {"suspend": suspend}});
             (place.patch(&appwrappers(), &wrapper.name, patch).await?, None)
         }
         SuspendPlan::Annotation => {
             let mut metadata = identity;
-            let active = wish == Wish::Resume;
+            let active = action == SwitchAction::Resume;
             metadata["annotations"] = json!({keys::ACTIVE: active.to_string()});
             let mut patch = json!({"metadata": metadata});
             if active && wrapper.queue.is_none() && wrapper.spec.suspend {
@@ -156,7 +158,7 @@ fn may_change(wrapper: &Wrapper) -> Result<(), String> {
 fn plan(
     wrapper: &Wrapper,
     queued: &Queued,
-    wish: Wish,
+    action: SwitchAction,
     program: &str,
     now: Timestamp,
 ) -> SuspendPlan {
@@ -164,36 +166,36 @@ fn plan(
         return SuspendPlan::No(why + &how_to_run_again(wrapper, program));
     }
     if let Queued::Workload(workload) = queued
-        && wish == Wish::Resume
+        && action == SwitchAction::Resume
         && wrapper.spec.suspend
         && let Some((why, remedy)) = stuck(workload, wrapper)
     {
         return SuspendPlan::No(format!("is not resumed: {why}; {remedy}"));
     }
     if multikueue::is_sent(wrapper) {
-        return of_sent(wrapper, queued, wish);
+        return of_sent(wrapper, queued, action);
     }
     let is_inactive = wrapper.is_inactive();
     match (queued, &wrapper.queue) {
         // it holds without Kueue, too
-        (_, _) if wish == Wish::Resume && is_inactive => SuspendPlan::Annotation,
-        (Queued::Workload(workload), _) => of_workload(workload, wrapper, wish, now),
+        (_, _) if action == SwitchAction::Resume && is_inactive => SuspendPlan::Annotation,
+        (Queued::Workload(workload), _) => of_workload(workload, wrapper, action, now),
         // Kueue has not seen it yet, or will not: it would take the field for its own
-        (Queued::Nothing | Queued::Hidden(_), Some(queue)) => match wish {
-            Wish::Suspend if is_inactive => SuspendPlan::Already(ALREADY.to_owned()),
-            Wish::Suspend => SuspendPlan::Annotation,
-            Wish::Resume if !wrapper.spec.suspend => SuspendPlan::Already(RUNS.to_owned()),
-            Wish::Resume => SuspendPlan::No(format!(
+        (Queued::Nothing | Queued::Hidden(_), Some(queue)) => match action {
+            SwitchAction::Suspend if is_inactive => SuspendPlan::Already(ALREADY.to_owned()),
+            SwitchAction::Suspend => SuspendPlan::Annotation,
+            SwitchAction::Resume if !wrapper.spec.suspend => SuspendPlan::Already(RUNS.to_owned()),
+            SwitchAction::Resume => SuspendPlan::No(format!(
                 "is not suspended by its annotation {}: Kueue has to admit it from queue {queue}",
                 keys::ACTIVE
             )),
         },
         (Queued::NoKueue, Some(_))
         | (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
-            match (wish, wrapper.spec.suspend) {
-                (Wish::Suspend, true) => SuspendPlan::Already(ALREADY.to_owned()),
-                (Wish::Resume, false) => SuspendPlan::Already(RUNS.to_owned()),
-                (Wish::Suspend, false) | (Wish::Resume, true) => SuspendPlan::Spec,
+            match (action, wrapper.spec.suspend) {
+                (SwitchAction::Suspend, true) => SuspendPlan::Already(ALREADY.to_owned()),
+                (SwitchAction::Resume, false) => SuspendPlan::Already(RUNS.to_owned()),
+                (SwitchAction::Suspend, false) | (SwitchAction::Resume, true) => SuspendPlan::Spec,
             }
         }
     }
@@ -217,17 +219,17 @@ const ALREADY: &str = "is already suspended";
 const RUNS: &str = "is not suspended";
 
 /// Of an AppWrapper that Kueue sends to a worker cluster: its Workload in this cluster alone says whether it runs.
-fn of_sent(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
-    let (verb, active) = match wish {
-        Wish::Suspend => ("suspend", false),
-        Wish::Resume => ("resume", true),
+fn of_sent(wrapper: &Wrapper, queued: &Queued, action: SwitchAction) -> SuspendPlan {
+    let (verb, active) = match action {
+        SwitchAction::Suspend => ("suspend", false),
+        SwitchAction::Resume => ("resume", true),
     };
     let how = match queued {
         Queued::Workload(workload) if workload.active == active => {
             let name = &workload.name;
-            return SuspendPlan::Already(match wish {
-                Wish::Suspend => format!("{ALREADY}: its Workload {name} is not active"),
-                Wish::Resume => format!("{RUNS}: its Workload {name} is active"),
+            return SuspendPlan::Already(match action {
+                SwitchAction::Suspend => format!("{ALREADY}: its Workload {name} is not active"),
+                SwitchAction::Resume => format!("{RUNS}: its Workload {name} is active"),
             });
         }
         Queued::Workload(workload) => multikueue::command(workload, &wrapper.namespace, active),
@@ -243,34 +245,36 @@ fn of_sent(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
 fn of_workload(
     workload: &SeenWorkload,
     wrapper: &Wrapper,
-    wish: Wish,
+    action: SwitchAction,
     now: Timestamp,
 ) -> SuspendPlan {
     let name = &workload.name;
-    match (wish, workload.active) {
-        (Wish::Suspend, _) if wrapper.is_inactive() => SuspendPlan::Already(ALREADY.to_owned()),
-        (Wish::Suspend, false) if workload.deactivated_for.is_none() => {
+    match (action, workload.active) {
+        (SwitchAction::Suspend, _) if wrapper.is_inactive() => {
+            SuspendPlan::Already(ALREADY.to_owned())
+        }
+        (SwitchAction::Suspend, false) if workload.deactivated_for.is_none() => {
             SuspendPlan::Already(format!("{ALREADY}: its Workload {name} is not active"))
         }
         // one that the controller has deactivated for a while stays so from now on
-        (Wish::Suspend, true | false) => SuspendPlan::Annotation,
+        (SwitchAction::Suspend, true | false) => SuspendPlan::Annotation,
         // its queue was removed: Kueue would admit the Workload, and never finish it
-        (Wish::Resume, true | false) if wrapper.queue.is_none() => {
+        (SwitchAction::Resume, true | false) if wrapper.queue.is_none() => {
             if wrapper.spec.suspend {
                 SuspendPlan::Spec
             } else {
                 SuspendPlan::Already(RUNS.to_owned())
             }
         }
-        (Wish::Resume, true) if wrapper.spec.suspend => {
+        (SwitchAction::Resume, true) if wrapper.spec.suspend => {
             let later = requeuing(workload, now).map(|text| format!("; {text}"));
             SuspendPlan::Already(format!(
                 "is already active: Workload {name} is waiting for admission{}",
                 later.unwrap_or_default()
             ))
         }
-        (Wish::Resume, true) => SuspendPlan::Already(RUNS.to_owned()),
-        (Wish::Resume, false) => SuspendPlan::Workload(Box::new(workload.clone())),
+        (SwitchAction::Resume, true) => SuspendPlan::Already(RUNS.to_owned()),
+        (SwitchAction::Resume, false) => SuspendPlan::Workload(Box::new(workload.clone())),
     }
 }
 
@@ -297,12 +301,18 @@ pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<
     Some((why, if is_copy { format!("it is {}", multikueue::COPY) } else { remedy }))
 }
 
-/// Why only another Workload is admitted by the queue that it names, and how Kueue creates one.
+/// Why only another Workload is admitted by the queue that it names, and how there comes to be one.
 fn stuck(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<(String, String)> {
     let why = given_up(workload, wrapper).or_else(|| other_queue(workload, wrapper))?;
     let (name, namespace) = (&workload.name, &wrapper.namespace);
-    let remedy =
-        format!("to let Kueue create another one: kubectl delete workload {name} -n {namespace}");
+    let remedy = if wrapper.is_prebuilt {
+        format!(
+            "Kueue does not create a prebuilt Workload: save its manifest (kubectl get workload {name} \
+             -n {namespace} -o yaml), delete it, and create it again with spec.active true and without its status"
+        )
+    } else {
+        format!("to let Kueue create another one: kubectl delete workload {name} -n {namespace}")
+    };
     Some((why, remedy))
 }
 
@@ -330,17 +340,27 @@ fn given_up(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<String> {
     })
 }
 
+/// Its Workload, where somebody other than the controller has deactivated it: the controller does not activate it.
+fn deactivated_by_others(queued: &Queued) -> Option<&SeenWorkload> {
+    match queued {
+        Queued::Workload(workload) => {
+            Some(&**workload).filter(|it| !it.active && it.deactivated_for.is_none())
+        }
+        Queued::NoKueue | Queued::Nothing | Queued::Hidden(_) => None,
+    }
+}
+
 /// What was done, in words.
-fn message(wish: Wish, plan: &SuspendPlan, wrapper: &Wrapper) -> String {
+fn message(action: SwitchAction, plan: &SuspendPlan, wrapper: &Wrapper, queued: &Queued) -> String {
     let key = keys::ACTIVE;
     let has_queue = wrapper.queue.is_some();
-    match (wish, plan) {
+    match (action, plan) {
         (_, SuspendPlan::Already(text) | SuspendPlan::No(text)) => text.clone(),
-        (Wish::Suspend, SuspendPlan::Spec) => {
+        (SwitchAction::Suspend, SuspendPlan::Spec) => {
             "suspended (spec.suspend): the controller deletes its resources".to_owned()
         }
-        (Wish::Resume, SuspendPlan::Spec) => "resumed (spec.suspend)".to_owned(),
-        (Wish::Suspend, SuspendPlan::Annotation) => {
+        (SwitchAction::Resume, SuspendPlan::Spec) => "resumed (spec.suspend)".to_owned(),
+        (SwitchAction::Suspend, SuspendPlan::Annotation) => {
             let then = match wrapper.status.phase {
                 Phase::Empty | Phase::Suspended => "it stays suspended",
                 Phase::Resuming
@@ -355,7 +375,16 @@ fn message(wish: Wish, plan: &SuspendPlan, wrapper: &Wrapper) -> String {
             };
             format!("suspended (annotation {key}): {then}")
         }
-        (Wish::Resume, SuspendPlan::Annotation) => {
+        (SwitchAction::Resume, SuspendPlan::Annotation) => {
+            // what Kueue has given up is not activated by this command
+            let is_activated = |it: &&SeenWorkload| has_queue && given_up(it, wrapper).is_none();
+            if let Some(workload) = deactivated_by_others(queued).filter(is_activated) {
+                return format!(
+                    "resumed (annotation {key}); somebody else has deactivated its Workload {}: run this command \
+                     again to activate it",
+                    workload.name
+                );
+            }
             let restarts = wrapper.status.phase == Phase::Resetting;
             let then = match (has_queue, restarts) {
                 (true, true) => ": it restarts when its resources are deleted",
@@ -364,7 +393,7 @@ fn message(wish: Wish, plan: &SuspendPlan, wrapper: &Wrapper) -> String {
             };
             format!("resumed (annotation {key}){then}")
         }
-        (Wish::Suspend | Wish::Resume, SuspendPlan::Workload(workload)) => {
+        (SwitchAction::Suspend | SwitchAction::Resume, SuspendPlan::Workload(workload)) => {
             format!(
                 "resumed through Kueue: spec.active of its Workload {} is now true; it is waiting \
                  for admission",

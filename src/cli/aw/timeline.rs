@@ -14,7 +14,7 @@ use super::super::explain;
 use super::super::place::Place;
 use super::super::term;
 use super::super::{ClusterArgs, DONE, Error, configured};
-use super::story::{self, Known, Story};
+use super::story::{self, Story, StoryInputs};
 use super::{block_on, now, object_name, wrapper_name};
 
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub(in crate::cli) struct Args {
     /// Write the timeline to this file, as an SVG image
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write the timeline, the reasons, the attempts and the use of quota to this file, as an HTML document
+    /// Write the timeline, the reasons, the attempts and the usage to this file, as an HTML document
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Time that the picture shows, with -f; defaults to the time of the export, else to now
@@ -47,21 +47,21 @@ pub(in crate::cli) struct Args {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let (known, now) = if let Some(name) = &args.name {
-        let known = block_on(async {
+    let (inputs, now) = if let Some(name) = &args.name {
+        let inputs = block_on(async {
             let place = Place::of(&args.cluster, args.namespace.as_deref()).await?;
-            Known::of_cluster(&place, name).await
+            StoryInputs::of_cluster(&place, name).await
         })?;
-        (known, now())
+        (inputs, now())
     } else {
         let documents = explain::read(&args.files)?;
         let now = args.now.or_else(|| exported_at(&documents)).unwrap_or_else(now);
         let config = configured(None)?;
-        let mut known = Known::of_bundle(documents, &config, now).map_err(Error::Usage)?;
-        known.gathered.notes.extend(assumed(&known.gathered.one.wrapper));
-        (known, now)
+        let mut inputs = StoryInputs::of_bundle(documents, &config, now).map_err(Error::Usage)?;
+        inputs.gathered.notes.extend(assumed(&inputs.gathered.one.wrapper));
+        (inputs, now)
     };
-    let story = known.story(now);
+    let story = inputs.story(now);
     save(args.svg.as_deref(), &story, Story::svg)?;
     save(args.html.as_deref(), &story, story::html)?;
     Ok(DONE)

@@ -25,7 +25,7 @@ use crate::api::{Phase, keys};
 use crate::observe::live::pod_resource;
 use crate::observe::pod_record::{PodRecord, WatchedPod};
 use relist::{Events, problem};
-use view::{Change, Frame, Scene};
+use view::{Frame, StatusChange, ViewInputs};
 
 /// Time between two pictures: ages are in seconds.
 const FRAME: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ const CHANGES_MAX: usize = 50;
 const PODS_MAX: usize = 20_000;
 /// Exit code after Ctrl-C, as a shell has it of a program that the signal ends.
 const INTERRUPTED: u8 = 130;
+/// Exit code where nobody reads its output any more, as a shell has it of a program that SIGPIPE ends.
+const UNREAD: u8 = 141;
 
 /// Why nothing more is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +47,7 @@ enum End {
     Deleted,
     /// Ctrl-C; of a view, any signal that asks for its end.
     Interrupted,
-    /// Nobody reads what is printed.
+    /// Nobody reads what is printed, or it cannot be written.
     Unread,
 }
 
@@ -66,8 +68,9 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
     })?;
     let no = |what: &str| Err(Error::Negative(sentence(&namespace, &target.name, what)));
     match end {
-        End::Succeeded | End::Unread => Ok(DONE),
+        End::Succeeded => Ok(DONE),
         End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
+        End::Unread => Ok(ExitCode::from(UNREAD)),
         End::Failed(why) => no(&format!("has failed: {why}")),
         End::Deleted => no("was deleted"),
     }
@@ -76,18 +79,18 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
 /// The AppWrapper as it was seen last, and what changed before.
 struct Course {
     one: One,
-    changes: Vec<Change>,
+    changes: Vec<StatusChange>,
 }
 
 impl Course {
     /// What is new about it, where something is that a line is worth.
-    fn note(&mut self, sight: Sight) -> Option<Change> {
+    fn note(&mut self, sight: Sight) -> Option<StatusChange> {
         let change = match sight {
             Sight::Is(one) => {
                 self.one = *one;
-                Change::of(&self.one.wrapper, now())
+                StatusChange::of(&self.one.wrapper, now())
             }
-            Sight::Gone => Change::deleted(now()),
+            Sight::Gone => StatusChange::deleted(now()),
         }
         .after(&self.changes);
         if self.changes.last().is_some_and(|last| last.is_same(&change)) {
@@ -102,7 +105,7 @@ impl Course {
 
     /// How it ended, where it has.
     fn end(&self) -> Option<End> {
-        if self.changes.last().is_some_and(Change::is_deletion) {
+        if self.changes.last().is_some_and(StatusChange::is_deletion) {
             return Some(End::Deleted);
         }
         match self.one.wrapper.status.phase {
@@ -182,25 +185,25 @@ async fn live(
 
 fn draw(course: &Course, pods: &Pods, note: Option<&str>) -> Vec<term::Shown> {
     let (width, height) = term::size();
-    let scene = Scene {
+    let inputs = ViewInputs {
         one: &course.one,
         pods: pods.known.values().map(|record| &**record).collect(),
         changes: &course.changes,
         note: note.or(pods.note.as_deref()),
     };
-    view::view(&scene, now(), Frame { width, height, colours: term::has_colour() })
+    view::view(&inputs, now(), Frame { width, height, colours: term::has_colour() })
 }
 
 /// Pods by name.
-type Known = BTreeMap<String, Arc<PodRecord>>;
+type PodRecords = BTreeMap<String, Arc<PodRecord>>;
 
 /// The pods of an AppWrapper, as far as the user may see them.
 struct Pods {
     events: Events<Event<WatchedPod>>,
     uid: String,
-    known: Known,
+    known: PodRecords,
     /// Those of the list under way: what is known stays until it is complete.
-    listed: Known,
+    listed: PodRecords,
     /// Why they are not seen.
     note: Option<String>,
 }
@@ -214,7 +217,7 @@ impl Pods {
     }
 
     fn seen(events: Events<Event<WatchedPod>>, uid: &str) -> Self {
-        let (known, listed) = (Known::new(), Known::new());
+        let (known, listed) = (PodRecords::new(), PodRecords::new());
         Self { events, uid: uid.to_owned(), known, listed, note: None }
     }
 
@@ -238,7 +241,7 @@ impl Pods {
 }
 
 /// Keeps a pod where it is of the AppWrapper with this UID, and as far as there is room.
-fn keep(pods: &mut Known, uid: &str, record: Arc<PodRecord>) {
+fn keep(pods: &mut PodRecords, uid: &str, record: Arc<PodRecord>) {
     let name = record.identity.name.clone();
     let is_ours = record.identity.appwrapper_uid.as_deref() == Some(uid);
     if is_ours && (pods.len() < PODS_MAX || pods.contains_key(&name)) {

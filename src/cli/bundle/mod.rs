@@ -92,9 +92,10 @@ const NAMED_MAX: usize = 5;
 
 /// The first few of the objects, for messages: `Job/a, Job/b and 3 more`.
 #[must_use]
-pub fn named(documents: &[Document]) -> String {
-    let titles: Vec<String> = documents.iter().take(NAMED_MAX).map(Document::title).collect();
-    let more = documents.len().saturating_sub(NAMED_MAX);
+pub fn named<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
+    let mut documents = documents.into_iter();
+    let titles: Vec<String> = documents.by_ref().take(NAMED_MAX).map(Document::title).collect();
+    let more = documents.count();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     titles.join(", ") + &more
 }
@@ -157,6 +158,13 @@ impl fmt::Display for Origin {
         }
         Ok(())
     }
+}
+
+/// Reads one YAML document as `kubectl` reads it; none where it is no YAML.
+#[must_use]
+pub fn as_kubectl_reads(yaml: &str) -> Option<Value> {
+    let read = serde_saphyr::from_str_with_options::<tree::Tree>(yaml, parse::options());
+    read.ok().map(|tree::Tree(value)| value)
 }
 
 /// The objects of files, in order, lists taken apart. Beyond the most that is read, there is one flaw more.

@@ -105,6 +105,15 @@ fn json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
         .collect()
 }
 
+/// How scalars of YAML are read: as `kubectl` reads them, which follows YAML 1.1. `yes` is true, and 0400 is octal.
+pub(super) fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: false,
+        legacy_octal_numbers: true,
+    }
+}
+
 /// YAML documents, read on a stack that holds [`DEPTH_MAX`] levels of an unoptimised reader too.
 fn yaml(text: &str, values_left: usize) -> Vec<Parsed> {
     let read = std::thread::scope(|scope| {
@@ -120,22 +129,19 @@ fn yaml_here(text: &str, values_left: usize) -> Vec<Parsed> {
     #[serde(transparent)]
     struct Root(serde_saphyr::Spanned<Tree>);
 
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        strict_booleans: true,
-        emit_comments: false,
-        // a dump of a large namespace is no attack; what it comes to is bounded, aliases included
-        budget: serde_saphyr::budget! {
-            max_depth: DEPTH_MAX,
-            flow_nesting_limit: DEPTH_MAX,
-            max_documents: OBJECTS_MAX,
-            max_events: VALUES_MAX.saturating_mul(4),
-            max_nodes: values_left.saturating_mul(2),
-            max_total_scalar_bytes: 128 << 20,
-            max_recorded_anchor_events: ALIASED_MAX,
-        },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_MAX },
+    let mut options = options();
+    options.emit_comments = false;
+    // a dump of a large namespace is no attack; what it comes to is bounded, aliases included
+    options.budget = serde_saphyr::budget! {
+        max_depth: DEPTH_MAX,
+        flow_nesting_limit: DEPTH_MAX,
+        max_documents: OBJECTS_MAX,
+        max_events: VALUES_MAX.saturating_mul(4),
+        max_nodes: values_left.saturating_mul(2),
+        max_total_scalar_bytes: 128 << 20,
+        max_recorded_anchor_events: ALIASED_MAX,
     };
+    options.alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_MAX };
     let mut bytes = text.as_bytes();
     serde_saphyr::read_with_options::<_, Root>(&mut bytes, options)
         .map(|document| match document {
@@ -154,6 +160,10 @@ fn in_words(error: &serde_saphyr::Error) -> String {
     let message = match error {
         serde_saphyr::Error::DuplicateMappingKey { key, .. } => {
             duplicate(key.as_deref().unwrap_or("(an object)"))
+        }
+        serde_saphyr::Error::NonFiniteFloat { value, .. } => {
+            let value = shortened(value);
+            format!("number {value} is not finite (put it in quotes if it is a text)")
         }
         // a breach inside of an alias has no variant of its own
         _ if said.contains("budget breached: Depth") => too_deep(),

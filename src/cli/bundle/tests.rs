@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 fn source(text: &str) -> [Source; 1] {
@@ -48,12 +50,34 @@ fn documents_lists_and_json_are_read() {
 }
 
 #[test]
-fn timestamps_and_numbers_stay_what_they_are() {
-    let text = "kind: X\nat: 2026-01-01T00:00:00Z\non: yes\nn: 1\nb: true\n";
+fn scalars_and_names_of_fields_are_read_as_kubectl_reads_them() {
+    for (yaml, want) in [
+        ("at: 2026-01-01T00:00:00Z", json!({"at": "2026-01-01T00:00:00Z"})),
+        ("a: [1, true, -1, 1.5, null]", json!({"a": [1, true, -1, 1.5, null]})),
+        ("a: [yes, No, on, OFF, y, n]", json!({"a": [true, false, true, false, true, false]})),
+        ("a: [0400, 0644, -010, 0o17, 0b11, 0x1F]", json!({"a": [256, 420, -8, 15, 3, 31]})),
+        ("a: [08, 0989, 1e3, 1., 0, 00]", json!({"a": [8, 989, 1000, 1, 0, 0]})),
+        ("a: 1:30", json!({"a": "1:30"})),
+        ("a: 190:20:30", json!({"a": "190:20:30"})),
+        ("a: [10.0.0.1, 1_000, 0.5]", json!({"a": ["10.0.0.1", 1000, 0.5]})),
+        ("a: ['yes', \"0400\", '1']", json!({"a": ["yes", "0400", "1"]})),
+        (
+            "{on: a, n: b, 0400: c, 1e3: d, 1.5: e}",
+            json!({"true": "a", "false": "b", "256": "c", "1000": "d", "1.5": "e"}),
+        ),
+    ] {
+        let text = format!("kind: X\nx:\n  {yaml}\n");
+        let document = documents(&source(&text)).remove(0).unwrap();
+        assert_eq!(document.value, json!({"kind": "X", "x": want}), "{yaml}");
+        assert_eq!(as_kubectl_reads(yaml), Some(want), "{yaml}");
+    }
+}
+
+#[test]
+fn a_whole_number_of_json_has_no_decimal_point() {
+    let text = r#"{"kind": "X", "a": [1.0, 1e3, -0.0, 0.5, 1e300]}"#;
     let document = documents(&source(text)).remove(0).unwrap();
-    let want = serde_json::json!(
-        {"kind": "X", "at": "2026-01-01T00:00:00Z", "on": "yes", "n": 1, "b": true});
-    assert_eq!(document.value, want);
+    assert_eq!(document.value, json!({"kind": "X", "a": [1, 1000, 0, 0.5, 1e300]}));
 }
 
 #[test]
@@ -72,7 +96,12 @@ fn a_flaw_names_its_place() {
         ("[{\"kind\": \"A\", \"x\": {\"a\": 1, \"a\": 2}}]", "line 1 column 32"),
         ("kind: A\nx: {a: 1, a: 2}\n", "duplicate field \"a\" (an API server keeps the last"),
         ("kind: A\nx: {1: a, '1': b}\n", "duplicate field \"1\""),
-        ("kind: A\nx: .inf\n", "non-finite"),
+        ("kind: A\nx: {on: a, yes: b}\n", "duplicate field \"true\""),
+        (
+            "kind: A\nx: .inf\n",
+            "number .inf is not finite (put it in quotes if it is a text) at line 2",
+        ),
+        ("kind: A\nlabels: {commit: 123e4567}\n", "number 123e4567 is not finite"),
         ("{\"kind\": \"A\", \"x\": 1e999}", "number out of range"),
         ("kind: A\nx: \"\0\"\n", "unexpected character"),
         ("kind: A\nx: &x [*x]\n", "recursive"),

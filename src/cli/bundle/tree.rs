@@ -42,6 +42,9 @@ impl<'de> Visitor<'de> for Read {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        if let Some(whole) = whole(value) {
+            return Ok(whole.into());
+        }
         let number = serde_json::Number::from_f64(value);
         number.map(Value::Number).ok_or_else(|| E::custom("a number is infinite or not a number"))
     }
@@ -64,7 +67,7 @@ impl<'de> Visitor<'de> for Read {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut all = Map::new();
-        while let Some(name) = fields.next_key::<String>()? {
+        while let Some(Name(name)) = fields.next_key()? {
             if all.contains_key(&name) {
                 return Err(A::Error::custom(duplicate(&name)));
             }
@@ -72,6 +75,58 @@ impl<'de> Visitor<'de> for Read {
             all.insert(name, value);
         }
         Ok(Value::Object(all))
+    }
+}
+
+/// A float that is whole, such as 1e3, or 08 in YAML: `kubectl` sends it without a decimal point. None where a
+/// float is not exact.
+fn whole(value: f64) -> Option<i64> {
+    let is_exact = value.fract() == 0.0 && value.abs() < 2_f64.powi(53);
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and below 2^53")]
+    is_exact.then_some(value as i64)
+}
+
+/// The name of a field. In YAML it may be a number or a boolean as well, which `kubectl` makes a text: 0400 is "256"
+/// and `on` is "true".
+struct Name(String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ReadName).map(Self)
+    }
+}
+
+struct ReadName;
+
+impl Visitor<'_> for ReadName {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<String, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<String, E> {
+        Ok(value)
     }
 }
 
@@ -160,7 +215,7 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
-            any::<i32>().prop_map(|half| Value::from(f64::from(half) / 2.0)),
+            any::<i32>().prop_map(|number| Value::from(f64::from(number) + 0.5)),
             any::<String>().prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 40, 6, |inner| {

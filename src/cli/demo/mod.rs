@@ -103,6 +103,13 @@ impl Fault {
             Self::Component => Misfortune::Component,
         }
     }
+
+    /// What the option `--fault` calls something that goes wrong.
+    fn name(misfortune: Misfortune) -> String {
+        let fault = Self::value_variants().iter().find(|fault| fault.misfortune() == misfortune);
+        let option = fault.and_then(Self::to_possible_value);
+        option.map(|option| option.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 /// Who looks on, and what they are told first.

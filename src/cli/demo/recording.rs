@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::web::{Change, LocalQueue, Queues, Recording, Share, Told};
+use super::super::web::{LocalQueue, ObjectChange, Queues, Recording, Share, Told};
 use super::HORIZON;
 use super::tell::{Line, Teller};
 use super::words::amount_text;
@@ -34,7 +34,7 @@ pub(super) async fn record(mut show: Show, notes: &[Line]) -> Recording {
 
 /// What a film shows, with its own lines.
 pub(in crate::cli) fn of_film(film: Film, title: String) -> Recording {
-    let changes: Vec<Change> = film.changes.iter().map(|(at, it)| change(*at, it)).collect();
+    let changes: Vec<ObjectChange> = film.changes.iter().map(|(at, it)| change(*at, it)).collect();
     let line = |(at, text)| Told { at: moment(at), object: String::new(), text };
     Recording {
         title,
@@ -50,9 +50,9 @@ fn moment(at: Duration) -> Timestamp {
     Show::time(at).parse().unwrap_or_default()
 }
 
-fn change(at: Duration, change: &sim::Change) -> Change {
+fn change(at: Duration, change: &sim::Change) -> ObjectChange {
     let gone = change.verb == sim::Verb::Deleted;
-    Change { at: moment(at), value: change.object.value.clone(), gone }
+    ObjectChange { at: moment(at), value: change.object.value.clone(), gone }
 }
 
 fn told(line: &Line) -> Told {
@@ -83,7 +83,11 @@ impl Taken {
             What::Queued { name, now, quota, .. } => {
                 if let Some(metadata) = self.wrappers.get(&**name) {
                     let value = workload(metadata, *now);
-                    self.recording.changes.push(Change { at: moment(beat.at), value, gone: false });
+                    self.recording.changes.push(ObjectChange {
+                        at: moment(beat.at),
+                        value,
+                        gone: false,
+                    });
                 }
                 self.recording.queues.push((moment(beat.at), queues(quota)));
             }

@@ -34,7 +34,7 @@ spec:
 const REST: &str = r#"
 apiVersion: v1
 kind: Node
-metadata: {name: n, labels: {a: b}}
+metadata: {name: node-1, labels: {a: b}}
 spec: {taints: [{key: k, effect: NoSchedule}]}
 status: {allocatable: {cpu: 8, memory: 64Gi, pods: "10"}}
 ---
@@ -45,7 +45,7 @@ spec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources:
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: alone}, spec: {restartPolicy: Never, containers: [{name: c}]}}
 ---
-{apiVersion: batch/v1, kind: Job, metadata: {name: alone}, spec: {completions: 2, template: {metadata: {labels: {x: y}}, spec: {restartPolicy: Never, containers: [{name: c}]}}}}
+{apiVersion: batch/v1, kind: Job, metadata: {name: alone}, spec: {completions: 2, template: {metadata: {labels: {x: z}}, spec: {restartPolicy: Never, containers: [{name: c}]}}}}
 "#;
 
 fn documents() -> Vec<Document> {
@@ -130,6 +130,28 @@ fn story(documents: Vec<Document>) -> Option<Vec<Line>> {
 #[test]
 fn what_is_good_is_run() {
     assert!(story(documents()).is_some(), "{:?}", refused(&documents(), &Config::default()));
+}
+
+#[test]
+fn a_run_is_cut_where_something_follows_beyond_the_horizon() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (run_for, want) in [("20s", false), ("3h", true)] {
+        let text = format!(
+            "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {{name: a}}\nspec:\n  \
+             components:\n  - template: {{apiVersion: batch/v1, kind: Job, metadata: {{name: j}}, spec: {{template: \
+             {{metadata: {{annotations: {{sim/run-for: {run_for}}}}}, \
+             spec: {{restartPolicy: Never, containers: [{{name: c}}]}}}}}}}}\n"
+        );
+        let cast = cast::prepare(read(&text), vec![], 40).cast;
+        let is_cut = runtime.block_on(async {
+            let mut show = Show::new(1, cast).expect("it is run");
+            while show.elapsed() < HORIZON && show.advance(HORIZON, HORIZON).await {
+                drop(show.drain());
+            }
+            show.is_cut(HORIZON)
+        });
+        assert_eq!(is_cut, want, "{run_for}");
+    }
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::Phase;
-use crate::world::show::{Show, WrapperNow};
+use crate::world::show::{Misfortune, Show, WrapperNow};
 
 use super::super::ledger::Ledger;
 use super::tell::Line;
+use super::{Fault, HORIZON};
 
 /// An amount in thousandths, as a person writes it.
 pub(super) fn amount_text(amount: i64) -> String {
@@ -82,24 +83,49 @@ pub(super) fn summary(show: &Show, lines: &[Line]) -> Vec<String> {
     let now = Show::moment_at(show.elapsed());
     let ledgers = picture.wrappers.iter().filter_map(|wrapper| {
         let usage = wrapper.status.usage.as_ref()?;
-        // without Kueue, there is no quota
-        let held = if wrapper.standing.is_some() { "quota reserved" } else { "held resources" };
-        let ledger = Ledger::of(usage, now).line_about(held, now);
+        let has_queue = wrapper.standing.is_some();
+        let ledger = Ledger::of(usage, has_queue, now).line(now);
         Some(format!("{}: {ledger}.", wrapper.name))
     });
-    let missed = show.unstruck();
-    let missed = if missed.is_empty() {
-        String::new()
-    } else {
-        format!(" Not injected, because no pod ran: {missed:?}.")
-    };
+    let phases = picture.wrappers.iter().map(|wrapper| wrapper.status.phase);
+    let is_cut = show.is_cut(HORIZON);
     let end = format!(
-        "{} of virtual time: {}.{missed} The controller's own code made every decision; the \
+        "{} of virtual time: {}.{}{} The controller's own code made every decision; the \
          cluster was simulated.",
         span(lines.iter().map(|line| line.at).max().unwrap_or_default()),
-        ends.join("; ")
+        ends.join("; "),
+        limit(is_cut, phases),
+        not_injected(&show.unstruck())
     );
     ledgers.chain([end]).collect()
+}
+
+/// Where the simulation was cut before an AppWrapper ended: how long it lasts at most.
+fn limit(is_cut: bool, mut phases: impl Iterator<Item = Phase>) -> String {
+    let goes_on = |phase| match phase {
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Terminating => true,
+        Phase::Succeeded | Phase::Failed => false,
+    };
+    if is_cut && phases.any(goes_on) {
+        format!(" At most {} of virtual time are simulated.", span(HORIZON))
+    } else {
+        String::new()
+    }
+}
+
+/// The faults that were asked for and never happened.
+fn not_injected(missed: &[Misfortune]) -> String {
+    if missed.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = missed.iter().copied().map(Fault::name).collect();
+    format!(" Not injected, because no pod ran for long enough: {}.", names.join(", "))
 }
 
 /// A text in lines of a width, broken between words.
@@ -137,6 +163,33 @@ pub(super) fn of_quota(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_that_is_not_injected_has_the_name_of_its_option() {
+        for (missed, want) in [
+            (&[Misfortune::Crash][..], " Not injected, because no pod ran for long enough: crash."),
+            (
+                &[Misfortune::Stuck, Misfortune::Node],
+                " Not injected, because no pod ran for long enough: stuck, node.",
+            ),
+            (&[], ""),
+        ] {
+            assert_eq!(not_injected(missed), want);
+        }
+    }
+
+    #[test]
+    fn the_length_of_the_simulation_is_said_where_it_was_cut() {
+        let said = " At most 2 h of virtual time are simulated.";
+        for (is_cut, phases, want) in [
+            (true, &[Phase::Succeeded, Phase::Failed][..], ""),
+            (true, &[Phase::Succeeded, Phase::Resetting], said),
+            (true, &[Phase::Suspended], said),
+            (false, &[Phase::Running, Phase::Suspended], ""),
+        ] {
+            assert_eq!(limit(is_cut, phases.iter().copied()), want, "{is_cut} {phases:?}");
+        }
+    }
 
     #[test]
     fn amounts_and_times_read_as_a_person_writes_them() {

@@ -8,7 +8,7 @@ use super::super::aw::list::state;
 use super::super::aw::multikueue::is_sent;
 use super::super::ledger::Ledger;
 use super::super::program;
-use super::Scene;
+use super::ExplainInputs;
 use crate::api::{FailureRecord, Phase, RuleRef, SuspectNodes};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, VerdictAction, budget, decide, progress, recovery};
@@ -229,21 +229,16 @@ pub(in crate::cli) fn in_full<S: Serializer>(
 }
 
 /// Decides, by the controller's own code.
-pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) -> Explanation {
-    let snapshot = &scene.snapshot;
-    let title = format!("{}/{}", snapshot.namespace, snapshot.name);
-    let stays = Decision { next: snapshot.status.phase, ..Decision::default() };
-    if scene.is_denied {
-        let message = "cannot be created: the webhook would deny it".to_owned();
-        let answer = of(scene, &stays, title, scene.notes.clone());
-        return Explanation { message, is_denied: true, ..answer };
+pub(in crate::cli) fn explain(
+    inputs: &ExplainInputs,
+    config: &Config,
+    now: Timestamp,
+) -> Explanation {
+    if let Some(answer) = undecided(inputs, now) {
+        return answer;
     }
-    if let Some(manager) = scene.wrapper.other_manager() {
-        let message = format!("managed by {manager}, not by this controller");
-        let standing = standing_elsewhere(&scene.wrapper, now);
-        return Explanation { message, standing, ..of(scene, &stays, title, scene.notes.clone()) };
-    }
-    let (limits, remarks) = Limits::of(&scene.wrapper.annotations, &config.fault_tolerance);
+    let snapshot = &inputs.snapshot;
+    let (limits, remarks) = Limits::of(&inputs.wrapper.annotations, &config.fault_tolerance);
     let facts = Facts { snapshot, limits: &limits, config, now, anchor: now };
     let mut decision = decide(facts);
     if decision.actions.contains(&Action::AddFinalizer) {
@@ -259,8 +254,9 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     }
     let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     notes.extend(flaws(snapshot));
-    notes.extend(scene.notes.iter().cloned());
-    let usage = snapshot.status.usage.as_ref().map(|usage| Ledger::of(usage, now));
+    notes.extend(inputs.notes.iter().cloned());
+    let has_queue = inputs.wrapper.queue.is_some();
+    let usage = snapshot.status.usage.as_ref().map(|usage| Ledger::of(usage, has_queue, now));
     let known = progress::of(facts);
     if config.progress_server.enabled && known.as_ref().is_some_and(|it| it.deadline.is_some()) {
         notes.push(
@@ -271,14 +267,14 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     notes.extend(known.iter().flat_map(|known| known.flaws.iter().cloned()));
     let (budget, progress) = (Budget::of(facts), known.as_ref().map(Progress::of));
     let eviction = Eviction::of(snapshot, decision.verdict.deadline);
-    let standing = standing(scene, now);
-    if let Some(wait) = first_wait(&scene.wrapper, &decision, now) {
+    let standing = standing(inputs, now);
+    if let Some(wait) = first_wait(&inputs.wrapper, &decision, now) {
         decision.verdict.message = wait;
     }
-    if will_be_suspended(scene, &decision) {
+    if will_be_suspended(inputs, &decision) {
         say_suspension(&mut decision);
     }
-    let restarts_unknown = !scene.unread.is_empty() && decision.verdict.retries.is_some();
+    let restarts_unknown = !inputs.unread.is_empty() && decision.verdict.retries.is_some();
     if restarts_unknown {
         decision.verdict.retries = None;
     }
@@ -289,8 +285,22 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
         eviction,
         restarts_unknown,
         standing,
-        ..of(scene, &decision, title, notes)
+        ..of(inputs, &decision, notes)
     }
+}
+
+/// The answer where this controller decides nothing.
+fn undecided(inputs: &ExplainInputs, now: Timestamp) -> Option<Explanation> {
+    let stays = Decision { next: inputs.snapshot.status.phase, ..Decision::default() };
+    let answer = || of(inputs, &stays, inputs.notes.clone());
+    if inputs.is_denied {
+        let message = "cannot be created: the webhook would deny it".to_owned();
+        return Some(Explanation { message, is_denied: true, ..answer() });
+    }
+    let manager = inputs.wrapper.other_manager()?;
+    let message = format!("managed by {manager}, not by this controller");
+    let standing = standing_elsewhere(&inputs.wrapper, now);
+    Some(Explanation { message, standing, ..answer() })
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -309,9 +319,9 @@ fn first_wait(wrapper: &Wrapper, decision: &Decision, now: Timestamp) -> Option<
 }
 
 /// Whether its user has suspended it while its resources are deleted for a restart.
-fn will_be_suspended(scene: &Scene, decision: &Decision) -> bool {
-    let is_reset = [scene.snapshot.status.phase, decision.next] == [Phase::Resetting; 2];
-    let is_inactive = scene.wrapper.is_inactive() && !scene.snapshot.has_manager;
+fn will_be_suspended(inputs: &ExplainInputs, decision: &Decision) -> bool {
+    let is_reset = [inputs.snapshot.status.phase, decision.next] == [Phase::Resetting; 2];
+    let is_inactive = inputs.wrapper.is_inactive() && !inputs.snapshot.has_manager;
     is_reset && is_inactive && !is_gone(decision)
 }
 
@@ -334,8 +344,8 @@ pub(in crate::cli) fn how_to_retry(name: &str, program: &str) -> String {
 }
 
 /// What it waits for; of an end, how it is run again.
-fn standing(scene: &Scene, now: Timestamp) -> String {
-    let wrapper = &scene.wrapper;
+fn standing(inputs: &ExplainInputs, now: Timestamp) -> String {
+    let wrapper = &inputs.wrapper;
     match wrapper.status.phase {
         // the manager cluster alone creates such a copy again
         Phase::Failed | Phase::Succeeded if wrapper.has_manager => "final".to_owned(),
@@ -370,8 +380,8 @@ pub(super) fn flaws(snapshot: &Snapshot) -> Vec<String> {
     own.into_iter().chain(snapshot.retry.flaws().cloned()).take(FLAWS_MAX).collect()
 }
 
-fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> Explanation {
-    let snapshot = &scene.snapshot;
+fn of(inputs: &ExplainInputs, decision: &Decision, notes: Vec<String>) -> Explanation {
+    let snapshot = &inputs.snapshot;
     let verdict = &decision.verdict;
     let titles = |indexes: &[usize]| {
         indexes.iter().map(|index| snapshot.components[*index].title()).collect::<Vec<_>>()
@@ -406,7 +416,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         record: verdict.failure.clone(),
         pause: PauseStart::of(decision),
         restarts_unknown: false,
-        title,
+        title: format!("{}/{}", snapshot.namespace, snapshot.name),
         standing: String::new(),
         notes,
         is_denied: false,

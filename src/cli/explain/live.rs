@@ -1,4 +1,4 @@
-//! The same scene, read from a cluster.
+//! The same inputs, read from a cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use kube::core::ApiResource;
 
 use super::super::Error;
 use super::super::cluster::{said, unlisted, unread};
-use super::super::configuration::Known;
+use super::super::configuration::ControllerConfig;
 use super::super::place::{Place, get};
-use super::{Args, Scene, retry_sources, world};
+use super::{Args, ExplainInputs, retry_sources, world};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Cache;
@@ -28,14 +28,15 @@ use crate::snapshot::workload::WorkloadRead;
 ///
 /// # Errors
 /// There is no such AppWrapper, it cannot be read, or the cluster does not answer.
-pub(super) fn scene(args: &Args, name: &str) -> Result<(Scene, Config), Error> {
+pub(super) fn inputs(args: &Args, name: &str) -> Result<(ExplainInputs, Config), Error> {
     super::super::block_on(async {
         let place = Place::of(&args.cluster, args.namespace.as_deref()).await?;
-        let Known { config, doubt } = Known::of(args.config.as_deref(), &place.client).await?;
+        let ControllerConfig { config, doubt } =
+            ControllerConfig::of(args.config.as_deref(), &place.client).await?;
         let one = place.one(name).await?;
-        let mut scene = around(&place.client, &one.wrapper, &config).await?;
-        scene.notes.extend(doubt);
-        Ok((scene, config))
+        let mut inputs = around(&place.client, &one.wrapper, &config).await?;
+        inputs.notes.extend(doubt);
+        Ok((inputs, config))
     })
 }
 
@@ -47,7 +48,7 @@ pub(in crate::cli) async fn around(
     client: &Client,
     wrapper: &Wrapper,
     config: &Config,
-) -> Result<Scene, Error> {
+) -> Result<ExplainInputs, Error> {
     let (kinds, cache, lists) = (Live::default(), Cache::default(), PodLists::default());
     let sources = Sources { client, live: &kinds, cache: &cache, lists: &lists };
     // everything is read from the API server itself: there is no cache to start from
@@ -73,10 +74,10 @@ pub(in crate::cli) async fn around(
         let read = workload::read(client, &kinds, wrapper).await;
         snapshot.workload = read.unwrap_or_else(|error| WorkloadRead::Refused(error.to_string()));
     }
-    let mut scene = world::of(wrapper, snapshot);
-    scene.notes.extend(notes);
-    scene.unread = unread;
-    Ok(scene)
+    let mut inputs = world::of(wrapper, snapshot);
+    inputs.notes.extend(notes);
+    inputs.unread = unread;
+    Ok(inputs)
 }
 
 /// The names of the nodes of its pods.

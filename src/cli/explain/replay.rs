@@ -5,7 +5,7 @@ mod text;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::Scene;
+use super::ExplainInputs;
 use super::answer::{self, Failure};
 use crate::api::{Attempt, AttemptAction, Retries, RuleRef};
 use crate::config::Config;
@@ -70,17 +70,17 @@ pub(super) struct Decided {
 }
 
 /// Decides again about every recorded failure, by the controller's own code.
-pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
-    let snapshot = &scene.snapshot;
+pub(super) fn answer(inputs: &ExplainInputs, config: &Config, now: Timestamp) -> Replay {
+    let snapshot = &inputs.snapshot;
     let name = format!("{}/{}", snapshot.namespace, snapshot.name);
-    let notes = scene.notes.clone();
-    if let Some(manager) = scene.wrapper.other_manager() {
+    let notes = inputs.notes.clone();
+    if let Some(manager) = inputs.wrapper.other_manager() {
         let outcome = format!("managed by {manager}, not by this controller");
         return Replay { name, attempts: vec![], outcome, notes, undecided: false };
     }
-    let (limits, remarks) = Limits::of(&scene.wrapper.annotations, &config.fault_tolerance);
+    let (limits, remarks) = Limits::of(&inputs.wrapper.annotations, &config.fault_tolerance);
     let replay = replay(Facts { snapshot, limits: &limits, config, now, anchor: now });
-    if let ([why, ..], [_, ..]) = (&scene.unread[..], &replay.failures[..]) {
+    if let ([why, ..], [_, ..]) = (&inputs.unread[..], &replay.failures[..]) {
         let outcome = format!("cannot be decided: {why}");
         return Replay { name, attempts: vec![], outcome, notes, undecided: true };
     }

@@ -13,7 +13,7 @@ mod retry_sources;
 use serde_json::{Value, json};
 
 use super::super::bundle::{Document, Source, documents};
-use super::{Scene, answer, world};
+use super::{ExplainInputs, answer, world};
 use crate::config::Config;
 
 /// The keys of an answer, in their order.
@@ -165,20 +165,20 @@ fn tuned(wrapper: Value, key: &str, value: &str) -> Value {
 }
 
 /// What these objects show at a moment, and the settings of a file.
-fn scene(settings: &str, objects: &[Value], second: i64) -> (Scene, Config) {
+fn inputs(settings: &str, objects: &[Value], second: i64) -> (ExplainInputs, Config) {
     let text: Vec<String> = objects.iter().map(Value::to_string).collect();
     let source = [Source { name: "bundle".into(), bytes: text.join("\n---\n").into_bytes() }];
     let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
     let config = Config::parse(settings).expect("the settings are right");
     let now = at(second).parse().expect("a moment");
-    let scene = world::scene(read.expect("a readable bundle"), &config, now);
-    (scene.expect("one AppWrapper"), config)
+    let inputs = world::inputs(read.expect("a readable bundle"), &config, now);
+    (inputs.expect("one AppWrapper"), config)
 }
 
 /// The answer for these objects at a moment, with the settings of a file.
 fn explain_with(settings: &str, objects: &[Value], second: i64) -> Value {
-    let (scene, config) = scene(settings, objects, second);
-    let explanation = answer::explain(&scene, &config, at(second).parse().expect("a moment"));
+    let (inputs, config) = inputs(settings, objects, second);
+    let explanation = answer::explain(&inputs, &config, at(second).parse().expect("a moment"));
     let text = serde_json::to_string(&explanation).expect("JSON");
     let answer: Value = serde_json::from_str(&text).expect("JSON");
     check(&answer, &text);
@@ -258,7 +258,7 @@ fn a_manifest_is_filled_in_as_the_webhook_does() {
 
 #[test]
 fn a_manifest_that_the_webhook_would_deny_is_noted() {
-    let notes = |manifest: Value| scene("{}", &[manifest], 1).0.notes;
+    let notes = |manifest: Value| inputs("{}", &[manifest], 1).0.notes;
     assert_eq!(notes(manifest()), Vec::<String>::new());
     let mut bad = manifest();
     bad["spec"]["components"][0]["template"]["kind"] = json!("Jobb");
@@ -269,7 +269,7 @@ fn a_manifest_that_the_webhook_would_deny_is_noted() {
     let answer = explain(&[bad.clone()], 1);
     assert_eq!(answer["notes"], json!(said));
     assert_eq!(line(&answer, &["/action", "/create"]), "None []");
-    let (denied, config) = scene("{}", &[bad.clone()], 1);
+    let (denied, config) = inputs("{}", &[bad.clone()], 1);
     let now = at(1).parse().expect("a moment");
     let answer = super::text::text(&answer::explain(&denied, &config, now), now, false).to_string();
     let headline =
@@ -291,7 +291,7 @@ fn an_appwrapper_of_another_group_is_named() {
     let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
     let now = at(1).parse().expect("a moment");
     let error =
-        world::scene(read.expect("an object"), &Config::default(), now).expect_err("a text");
+        world::inputs(read.expect("an object"), &Config::default(), now).expect_err("a text");
     let want = "f: AppWrapper/aw: apiVersion: Invalid value: \"mcad.ibm.com/v1beta1\": \
                 must be workload.codeflare.dev/v1beta2";
     assert_eq!(error, want);
@@ -319,7 +319,7 @@ fn a_manifest_that_cannot_be_read_has_the_findings_of_validate() {
     let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
     let now = at(1).parse().expect("a moment");
     let error =
-        world::scene(read.expect("an object"), &Config::default(), now).expect_err("a text");
+        world::inputs(read.expect("an object"), &Config::default(), now).expect_err("a text");
     for want in [
         "f: AppWrapper/aw: spec.components[0].podSets[0].replicas: Invalid value: \"4\": must be a whole number",
         "\nf: AppWrapper/aw: spec.components[0].template.metadata.name: Invalid value: \"A b\": must be",

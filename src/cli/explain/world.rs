@@ -1,4 +1,4 @@
-//! A bundle becomes a scene: what is not in it does not exist, except nodes and queues.
+//! A bundle becomes the inputs of an explanation: what is not in it does not exist, except nodes and queues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::bundle::{self, Document};
 use super::super::complaint::complaint;
-use super::Scene;
+use super::ExplainInputs;
 use super::objects::{complete, id};
 use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP, Requester};
 use crate::config::Config;
@@ -76,10 +76,10 @@ impl Bundle {
     }
 
     /// What its objects show.
-    pub(in crate::cli) fn scene(&self, config: &Config) -> Scene {
-        let mut scene = of(&self.wrapper, snapshot(&self.wrapper, &self.objects, config));
-        scene.notes.extend(self.notes.iter().cloned());
-        Scene { is_denied: self.is_denied, ..scene }
+    pub(in crate::cli) fn inputs(&self, config: &Config) -> ExplainInputs {
+        let mut inputs = of(&self.wrapper, snapshot(&self.wrapper, &self.objects, config));
+        inputs.notes.extend(self.notes.iter().cloned());
+        ExplainInputs { is_denied: self.is_denied, ..inputs }
     }
 
     /// The objects around the AppWrapper, with their kinds.
@@ -119,17 +119,17 @@ impl<'o> Owners<'o> {
 ///
 /// # Errors
 /// There is not exactly one AppWrapper, or something cannot be read.
-pub(super) fn scene(
+pub(super) fn inputs(
     documents: Vec<Document>,
     config: &Config,
     now: Timestamp,
-) -> Result<Scene, String> {
-    Ok(Bundle::of(documents, config, now)?.scene(config))
+) -> Result<ExplainInputs, String> {
+    Ok(Bundle::of(documents, config, now)?.inputs(config))
 }
 
 /// An AppWrapper, and what was seen around it.
-pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> Scene {
-    Scene {
+pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> ExplainInputs {
+    ExplainInputs {
         snapshot,
         wrapper: wrapper.clone(),
         notes: wrapper.flaws.named.clone(),

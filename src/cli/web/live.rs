@@ -10,7 +10,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::Semaphore;
 
 use super::super::Error;
-use super::super::aw::story::{Known, Story};
+use super::super::aw::story::{Story, StoryInputs};
 use super::super::aw::watch::relist;
 use super::super::cluster::unread;
 use super::super::place::{Place, appwrappers};
@@ -69,8 +69,8 @@ impl Live {
         let place = Place { client: self.place.client.clone(), namespace: namespace.to_owned() };
         // it is never closed
         let _permit = self.stories.acquire().await;
-        let known = Box::pin(Known::of_cluster(&place, name)).await?;
-        Ok(known.story(now))
+        let inputs = Box::pin(StoryInputs::of_cluster(&place, name)).await?;
+        Ok(inputs.story(now))
     }
 
     /// The queues, and what of their quota is reserved, as far as the user may see it.

@@ -33,7 +33,7 @@ use live::Live;
 
 pub(super) use played::Recording;
 #[cfg(feature = "demo")]
-pub(super) use played::{Change, Told};
+pub(super) use played::{ObjectChange, Told};
 #[cfg(feature = "demo")]
 pub(super) use queues::{LocalQueue, Queues, Share};
 

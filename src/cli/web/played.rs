@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::Error;
 use super::super::aw::list::{Item, item};
-use super::super::aw::story::{Known, Life, Story, past};
+use super::super::aw::story::{Life, Story, StoryInputs, past};
 use super::super::bundle::{Document, Origin, exported_at};
 use super::super::configuration::assumed;
 use super::queues::{Queues, queues};
@@ -22,7 +22,7 @@ const BETWEEN: i64 = 10;
 
 /// A change of an object.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Change {
+pub(in crate::cli) struct ObjectChange {
     pub at: Timestamp,
     /// The object after it; where it is gone, as it was last.
     pub value: Value,
@@ -46,7 +46,7 @@ pub(in crate::cli) struct Recording {
     /// What is not certain about it, for each story.
     pub notes: Vec<String>,
     /// In order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ObjectChange>,
     pub lines: Vec<Told>,
     /// The queues from a moment on.
     pub queues: Vec<(Timestamp, Queues)>,
@@ -68,8 +68,8 @@ impl Recording {
     /// There is not exactly one AppWrapper in it, or something cannot be read.
     pub(super) fn of_bundle(documents: Vec<Document>, config: Config) -> Result<Self, String> {
         let end = exported_at(&documents).unwrap_or_else(|| SystemClock.now());
-        let known = Known::of_bundle(documents.clone(), &config, end)?;
-        let notes = assumed(&known.gathered.one.wrapper).into_iter().collect();
+        let inputs = StoryInputs::of_bundle(documents.clone(), &config, end)?;
+        let notes = assumed(&inputs.gathered.one.wrapper).into_iter().collect();
         let namespace = documents
             .iter()
             .find(|document| document.is_ours("AppWrapper"))
@@ -87,7 +87,7 @@ impl Recording {
             {
                 metadata["namespace"] = json!("default");
             }
-            Change { at: end, value: document.value, gone: false }
+            ObjectChange { at: end, value: document.value, gone: false }
         };
         let changes = documents.into_iter().map(change).collect();
         let title = "export".to_owned();
@@ -129,7 +129,9 @@ impl Recording {
     fn objects(&self, at: Timestamp) -> Vec<Now<'_>> {
         let mut places: BTreeMap<Id<'_>, usize> = BTreeMap::new();
         let mut objects: Vec<Now<'_>> = vec![];
-        for Change { at, value, gone } in self.changes.iter().take_while(|change| change.at <= at) {
+        for ObjectChange { at, value, gone } in
+            self.changes.iter().take_while(|change| change.at <= at)
+        {
             let now = Now { value, gone: gone.then_some(*at) };
             if let Some(index) = places.get(&id(value)) {
                 objects[*index] = now;
@@ -185,18 +187,20 @@ impl Recording {
                 && (others.is_null() || others == namespace)
         });
         let documents = std::iter::once(wrapper).chain(around).map(document).collect();
-        let mut known = Known::of_bundle(documents, &self.config, at).map_err(Error::Negative)?;
-        known.gathered.notes.extend(self.notes.iter().cloned());
-        known.past = objects.iter().filter_map(|now| life(now, uid)).collect();
-        known.deletions = self.deletions(uid, at);
-        Ok(known.story(at))
+        let mut inputs =
+            StoryInputs::of_bundle(documents, &self.config, at).map_err(Error::Negative)?;
+        inputs.gathered.notes.extend(self.notes.iter().cloned());
+        inputs.past = objects.iter().filter_map(|now| life(now, uid)).collect();
+        inputs.deletions = self.deletions(uid, at);
+        Ok(inputs.story(at))
     }
 
     /// When the deletion of the resources of each attempt began.
     fn deletions(&self, uid: &str, at: Timestamp) -> BTreeMap<i32, Timestamp> {
         let mut deletions = BTreeMap::new();
         let changes = self.changes.iter().take_while(|change| change.at <= at);
-        for Change { value, .. } in changes.filter(|change| change.value["metadata"]["uid"] == uid)
+        for ObjectChange { value, .. } in
+            changes.filter(|change| change.value["metadata"]["uid"] == uid)
         {
             let status = &value["status"];
             let attempts = status["attempts"].as_array().and_then(|all| all.last());

@@ -22,7 +22,7 @@ type Key = (String, String);
 
 /// A change of the list.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Change {
+pub(super) struct RowChange {
     /// New and changed rows.
     pub set: Vec<Item>,
     /// Rows that are gone: namespace and name.
@@ -39,7 +39,7 @@ pub(super) struct Change {
 #[derive(Debug)]
 pub(super) struct Rows {
     inner: Mutex<Inner>,
-    changes: broadcast::Sender<Arc<Change>>,
+    changes: broadcast::Sender<Arc<RowChange>>,
 }
 
 #[derive(Debug, Default)]
@@ -66,18 +66,18 @@ impl Rows {
     }
 
     /// The rows as they are, and what will change from here on.
-    pub(super) fn follow(&self) -> (Change, broadcast::Receiver<Arc<Change>>) {
+    pub(super) fn follow(&self) -> (RowChange, broadcast::Receiver<Arc<RowChange>>) {
         let inner = self.lock();
         let set = inner.rows.values().map(|(_, item)| item.clone()).collect();
         let problem = inner.problem();
-        let now = Change { set, gone: vec![], complete: inner.complete, problem };
+        let now = RowChange { set, gone: vec![], complete: inner.complete, problem };
         (now, self.changes.subscribe())
     }
 
     /// Takes over what a watch saw.
     pub(super) fn take(&self, events: Vec<Event<RawObject>>) {
         let mut inner = self.lock();
-        let mut change = Change::default();
+        let mut change = RowChange::default();
         let before = inner.problem();
         for event in events {
             match event {
@@ -123,12 +123,12 @@ impl Rows {
             return;
         }
         inner.problem = Some(problem.clone());
-        let change = Change { problem: Some(problem), ..Change::default() };
+        let change = RowChange { problem: Some(problem), ..RowChange::default() };
         drop(self.changes.send(Arc::new(change)));
     }
 }
 
-impl Change {
+impl RowChange {
     /// Whether it says nothing: an object has changed, and its row has not.
     fn is_empty(&self) -> bool {
         let Self { set, gone, complete, problem } = self;
@@ -189,7 +189,7 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn names(change: &Change) -> (Vec<&str>, Vec<&str>) {
+    fn names(change: &RowChange) -> (Vec<&str>, Vec<&str>) {
         let set = change.set.iter().map(|item| item.key().1).collect();
         (set, change.gone.iter().map(|(_, name)| name.as_str()).collect())
     }

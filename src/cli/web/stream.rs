@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use super::rows::{Change, Rows};
+use super::rows::{RowChange, Rows};
 
 /// Rows of one message: the page draws the first before the last is sent.
 const ROWS_OF_A_MESSAGE: usize = 500;
@@ -21,7 +21,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Somebody who looks on.
 struct Reader {
     rows: Arc<Rows>,
-    changes: broadcast::Receiver<Arc<Change>>,
+    changes: broadcast::Receiver<Arc<RowChange>>,
     /// What is sent next.
     pending: Vec<String>,
 }
@@ -63,20 +63,21 @@ impl Reader {
 }
 
 /// The messages of all rows, the first last.
-fn beginning(now: Change) -> Vec<String> {
-    let Change { set, complete, problem, .. } = now;
-    let mut messages = vec![message("reset", &Change::default())];
+fn beginning(now: RowChange) -> Vec<String> {
+    let RowChange { set, complete, problem, .. } = now;
+    let mut messages = vec![message("reset", &RowChange::default())];
     let chunks = set.chunks(ROWS_OF_A_MESSAGE);
-    messages.extend(
-        chunks.map(|set| message("change", &Change { set: set.to_vec(), ..Change::default() })),
-    );
-    messages.push(message("change", &Change { complete, problem, ..Change::default() }));
+    messages
+        .extend(chunks.map(|set| {
+            message("change", &RowChange { set: set.to_vec(), ..RowChange::default() })
+        }));
+    messages.push(message("change", &RowChange { complete, problem, ..RowChange::default() }));
     messages.reverse();
     messages
 }
 
 /// One message. JSON has no line breaks of its own.
-fn message(event: &str, change: &Change) -> String {
+fn message(event: &str, change: &RowChange) -> String {
     let data = serde_json::to_string(change).unwrap_or_default();
     format!("event: {event}\ndata: {data}\n\n")
 }

@@ -1,10 +1,10 @@
 //! One AppWrapper of ordinary manifests. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::super::bundle::Document;
+use super::super::bundle::{self, Document};
 use super::added::{self, remove_entry};
 use crate::api::{GROUP, keys};
 use crate::kinds::{self, Kind};
@@ -38,7 +38,7 @@ const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct WrapOptions {
     pub name: Option<String>,
     pub namespace: Option<String>,
     pub queue: Option<String>,
@@ -51,11 +51,54 @@ pub(super) struct Packed {
     pub notes: Vec<String>,
 }
 
+/// Takes out the objects that another of them creates, which would otherwise exist twice, such as the pods of a Job
+/// in a dump of a namespace. Returns a note for each that creates others, and for each that has created some and is
+/// not among them.
+pub(super) fn without_created(documents: Vec<Document>) -> (Vec<Document>, Vec<String>) {
+    let uid = |document: &Document| document.text("/metadata/uid").to_owned();
+    let titles = documents.iter().map(|document| (uid(document), document.title()));
+    let titles: BTreeMap<String, String> = titles.filter(|(uid, _)| !uid.is_empty()).collect();
+    let mut kept: Vec<Document> = vec![];
+    let mut left_out: BTreeMap<&String, Vec<Document>> = BTreeMap::new();
+    // by an object that is not among them: the index in what is kept
+    let mut elsewhere: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for document in documents {
+        let owners = document.value["metadata"]["ownerReferences"].as_array();
+        let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+        let by = controller.and_then(|owner| titles.get(owner["uid"].as_str()?));
+        if let Some(by) = by {
+            left_out.entry(by).or_default().push(document);
+            continue;
+        }
+        if let Some(owner) = controller {
+            let text = |field: &str| shortened(owner[field].as_str().unwrap_or_default());
+            let by = format!("{}/{}", text("kind"), text("name"));
+            elsewhere.entry(by).or_default().push(kept.len());
+        }
+        kept.push(document);
+    }
+    let mut notes = vec![];
+    for (by, created) in &left_out {
+        let (are, them) = if created.len() == 1 { ("is", "it") } else { ("are", "them") };
+        let named = bundle::named(created);
+        notes.push(format!("{named} {are} left out: {by} creates {them}"));
+    }
+    for (by, created) in &elsewhere {
+        let them = if created.len() == 1 { "it" } else { "them" };
+        let named = bundle::named(created.iter().filter_map(|index| kept.get(*index)));
+        notes.push(format!(
+            "{named}: {by} created {them} and is not among the objects; leave {them} out if one of the objects \
+             creates {by}"
+        ));
+    }
+    (kept, notes)
+}
+
 /// Makes one AppWrapper of objects, in their order.
 ///
 /// # Errors
 /// What has to be decided first, and by whom.
-pub(super) fn pack(documents: &[Document], wish: &Wish) -> Result<Packed, String> {
+pub(super) fn pack(documents: &[Document], options: &WrapOptions) -> Result<Packed, String> {
     if let Some(ours) = documents.iter().find(|document| document.group() == GROUP) {
         let title = ours.title();
         return Err(format!("{}: {title}: an object of {GROUP} cannot be wrapped", ours.origin));
@@ -64,26 +107,26 @@ pub(super) fn pack(documents: &[Document], wish: &Wish) -> Result<Packed, String
     let namespace = agreed(
         documents,
         |document| document.text("/metadata/namespace"),
-        wish.namespace.as_deref(),
+        options.namespace.as_deref(),
         "namespace",
         "--namespace",
     )?;
     let mut labels = Map::new();
-    for (key, wished, option) in [
-        (keys::QUEUE_NAME, wish.queue.as_deref(), "--queue"),
+    for (key, chosen, option) in [
+        (keys::QUEUE_NAME, options.queue.as_deref(), "--queue"),
         (PRIORITY_CLASS, None, "one of them"),
     ] {
         let of = |document: &Document| label(&document.value, key).to_owned();
         let found = documents.iter().map(of).filter(|value| !value.is_empty());
-        if let Some(wished) = wished {
-            let replaced: BTreeSet<String> = found.filter(|value| value != wished).collect();
+        if let Some(chosen) = chosen {
+            let replaced: BTreeSet<String> = found.filter(|value| value != chosen).collect();
             let replaced = replaced.iter().map(|it| shortened(it)).collect::<Vec<_>>().join(", ");
             if !replaced.is_empty() {
                 notes.push(format!(
-                    "{option} {wished} replaces the queue of the manifests: {replaced}"
+                    "{option} {chosen} replaces the queue of the manifests: {replaced}"
                 ));
             }
-            labels.insert(key.to_owned(), wished.into());
+            labels.insert(key.to_owned(), chosen.into());
         } else if let Some(value) =
             agreed(documents, |document| label(&document.value, key), None, key, option)?
         {
@@ -91,7 +134,7 @@ pub(super) fn pack(documents: &[Document], wish: &Wish) -> Result<Packed, String
         }
     }
     let name =
-        wish.name.clone().or_else(|| name(documents)).ok_or_else(|| {
+        options.name.clone().or_else(|| name(documents)).ok_or_else(|| {
             "the name of the AppWrapper: no object has a name; set --name".to_owned()
         })?;
     let components: Vec<Value> = documents
@@ -114,16 +157,16 @@ pub(super) fn pack(documents: &[Document], wish: &Wish) -> Result<Packed, String
     Ok(Packed { manifest, notes })
 }
 
-/// The one value that the objects that have one agree on, and the user's wish with them.
+/// The one value that the objects that have one agree on, and the user's choice with them.
 fn agreed<'a>(
     documents: &'a [Document],
     of: impl Fn(&'a Document) -> &'a str,
-    wish: Option<&'a str>,
+    chosen: Option<&'a str>,
     what: &str,
     option: &str,
 ) -> Result<Option<&'a str>, String> {
     let given = documents.iter().map(|document| (of(document), Some(document)));
-    let mut given = wish.map(|wish| (wish, None)).into_iter().chain(given);
+    let mut given = chosen.map(|value| (value, None)).into_iter().chain(given);
     let mut given = given.by_ref().filter(|(value, _)| !value.is_empty());
     let Some((first, whose)) = given.next() else { return Ok(None) };
     match given.find(|(value, _)| *value != first) {
@@ -243,14 +286,14 @@ metadata: {name: settings, labels: {team: vision}}
 data: {a: b}
 ";
 
-    fn packed(yaml: &str, wish: &Wish) -> Result<Packed, String> {
-        pack(&read(yaml), wish)
+    fn packed(yaml: &str, options: &WrapOptions) -> Result<Packed, String> {
+        pack(&read(yaml), options)
     }
 
     #[test]
     fn objects_become_components_and_what_they_share_becomes_the_appwrappers() {
         let Packed { manifest, notes } =
-            packed(&format!("{CONFIG}---{JOB}"), &Wish::default()).unwrap();
+            packed(&format!("{CONFIG}---{JOB}"), &WrapOptions::default()).unwrap();
         assert_eq!(
             manifest["metadata"],
             json!({"name": "train", "namespace": "team", "labels": {keys::QUEUE_NAME: "gpu"}})
@@ -278,34 +321,65 @@ data: {a: b}
         metadata.insert("finalizers".to_owned(), json!(["a/b"]));
         let applied = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
         metadata.insert("annotations".to_owned(), applied);
-        let Packed { manifest, notes } = pack(&documents, &Wish::default()).unwrap();
-        let clean = packed(CONFIG, &Wish::default()).unwrap();
+        let Packed { manifest, notes } = pack(&documents, &WrapOptions::default()).unwrap();
+        let clean = packed(CONFIG, &WrapOptions::default()).unwrap();
         assert_eq!(manifest, clean.manifest);
         assert!(notes[0].contains("metadata.finalizers are left out"), "{notes:?}");
         assert_eq!(clean.notes, Vec::<String>::new());
     }
 
     #[test]
+    fn what_another_object_creates_is_left_out() {
+        let owned = |kind: &str, name: &str, owner: &str, controller: bool| {
+            let owner =
+                json!({"kind": "ReplicaSet", "name": "r", "uid": owner, "controller": controller});
+            let metadata = json!({"name": name, "uid": name, "ownerReferences": [owner]});
+            json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}).to_string()
+        };
+        let job = r#"{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "uid": "j"}}"#;
+        let all = [
+            owned("Pod", "a", "j", true),
+            job.to_owned(),
+            owned("Pod", "b", "elsewhere", true),
+            owned("ConfigMap", "c", "j", false),
+            owned("Secret", "d", "a", true),
+            owned("Pod", "e", "j", true),
+        ];
+        let (kept, notes) = without_created(read(&all.join("\n---\n")));
+        let kept: Vec<String> = kept.iter().map(Document::title).collect();
+        assert_eq!(kept, ["Job/train", "Pod/b", "ConfigMap/c"]);
+        assert_eq!(
+            notes,
+            [
+                "Pod/a, Pod/e are left out: Job/train creates them",
+                "Secret/d is left out: Pod/a creates it",
+                "Pod/b: ReplicaSet/r created it and is not among the objects; leave it out if one of the objects \
+                 creates ReplicaSet/r",
+            ]
+        );
+    }
+
+    #[test]
     fn what_differs_is_decided_by_the_user() {
         let other = JOB.replace("gpu", "cpu").replace("name: train", "name: eval");
         let both = format!("{JOB}---{other}");
-        let wish = |queue: Option<&str>, namespace: Option<&str>| Wish {
+        let options = |queue: Option<&str>, namespace: Option<&str>| WrapOptions {
             queue: queue.map(str::to_owned),
             namespace: namespace.map(str::to_owned),
             name: None,
         };
-        let error = packed(&both, &wish(None, None)).unwrap_err();
+        let error = packed(&both, &options(None, None)).unwrap_err();
         assert!(error.contains("\"gpu\" (f.yaml, document 1 (line 2): Job/train)"), "{error}");
         assert!(error.contains("\"cpu\" (f.yaml, document 2"), "{error}");
-        let Packed { manifest, notes } = packed(&both, &wish(Some("big"), None)).unwrap();
+        let Packed { manifest, notes } = packed(&both, &options(Some("big"), None)).unwrap();
         assert_eq!(manifest["metadata"]["labels"][keys::QUEUE_NAME], "big");
         assert!(notes[0].contains("--queue big replaces the queue of the manifests: cpu, gpu"));
-        let error = packed(JOB, &wish(None, Some("other"))).unwrap_err();
+        let error = packed(JOB, &options(None, Some("other"))).unwrap_err();
         assert!(error.contains("namespace: \"other\" (--namespace) and \"team\""), "{error}");
-        let Packed { manifest, .. } = packed(CONFIG, &wish(Some("q"), Some("other"))).unwrap();
+        let Packed { manifest, .. } = packed(CONFIG, &options(Some("q"), Some("other"))).unwrap();
         assert_eq!(manifest["metadata"]["namespace"], "other");
         let elsewhere = CONFIG.replace("name: settings", "name: settings, namespace: other");
-        assert!(packed(&format!("{JOB}---{elsewhere}"), &wish(None, None)).is_err());
+        assert!(packed(&format!("{JOB}---{elsewhere}"), &options(None, None)).is_err());
     }
 
     #[test]
@@ -316,8 +390,8 @@ data: {a: b}
             (JOB.to_owned(), Some("mine"), Ok("mine")),
             ("kind: ConfigMap\napiVersion: v1\n".to_owned(), None, Err(())),
         ] {
-            let wish = Wish { name: name.map(str::to_owned), ..Wish::default() };
-            let packed = packed(&yaml, &wish);
+            let options = WrapOptions { name: name.map(str::to_owned), ..WrapOptions::default() };
+            let packed = packed(&yaml, &options);
             let name = packed.as_ref().map(|it| it.manifest["metadata"]["name"].as_str().unwrap());
             assert_eq!(name.map_err(|_| ()), want, "{yaml}");
         }
@@ -332,7 +406,7 @@ data: {a: b}
             ("Service", false),
         ] {
             let other = format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n---{JOB}");
-            let Packed { notes, .. } = packed(&other, &Wish::default()).unwrap();
+            let Packed { notes, .. } = packed(&other, &WrapOptions::default()).unwrap();
             let want =
                 format!("{kind}/a: by default, the controller cannot create this kind: see docs/");
             assert_eq!(notes.iter().any(|note| note.starts_with(&want)), noted, "{notes:?}");
@@ -343,9 +417,9 @@ data: {a: b}
     fn an_appwrapper_is_not_wrapped_and_an_unknown_kind_is_noted() {
         let ours =
             "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {name: a}";
-        assert!(packed(ours, &Wish::default()).unwrap_err().contains("cannot be wrapped"));
+        assert!(packed(ours, &WrapOptions::default()).unwrap_err().contains("cannot be wrapped"));
         let unknown = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}";
-        let Packed { notes, .. } = packed(unknown, &Wish::default()).unwrap();
+        let Packed { notes, .. } = packed(unknown, &WrapOptions::default()).unwrap();
         assert!(notes[0].contains("declare them in podSets"), "{notes:?}");
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn unpack(document: &Document) -> Result<Vec<Value>, String> {
 mod tests {
     use serde_json::json;
 
-    use super::super::pack::{Wish, pack};
+    use super::super::pack::{WrapOptions, pack};
     use super::super::tests::read;
     use super::*;
     use crate::cli::bundle::Origin;
@@ -76,13 +76,13 @@ spec:
     template: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
 ";
         let documents = read(yaml);
-        let wrapped = pack(&documents, &Wish::default()).unwrap().manifest;
+        let wrapped = pack(&documents, &WrapOptions::default()).unwrap().manifest;
         let given: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
         let back = unpack(&of(wrapped.clone())).unwrap();
         assert_eq!(back, given);
         let again: Vec<Document> = back.into_iter().map(of).collect();
         let name = wrapped["metadata"]["name"].as_str().map(str::to_owned);
-        let again = pack(&again, &Wish { name, ..Wish::default() }).unwrap().manifest;
+        let again = pack(&again, &WrapOptions { name, ..WrapOptions::default() }).unwrap().manifest;
         assert_eq!(again, wrapped);
     }
 

@@ -195,8 +195,8 @@ async fn webhooks(
     let Some(file) = manifest::webhooks_file(component) else { return Ok(()) };
     let path = setup.manifests(component)?.join(file);
     let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
-    // YAML 1.1 takes `no` for false, Kubernetes does not.
-    let yaml = serde_saphyr::options! { strict_booleans: true };
+    // as `kubectl` reads it, which follows YAML 1.1
+    let yaml = serde_saphyr::options! { legacy_octal_numbers: true };
     let configurations: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, yaml)
         .map_err(|error| Error::Manifest { path: path.clone(), problem: error.to_string() })?;
     for configuration in configurations {

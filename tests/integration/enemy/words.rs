@@ -172,7 +172,7 @@ fn retry_tells_the_pause_of_the_cluster() {
 const GOOD: &str = "
 apiVersion: workload.codeflare.dev/v1beta2
 kind: AppWrapper
-metadata: {name: train, namespace: n}
+metadata: {name: train, namespace: ns}
 spec:
   components:
   - template:
@@ -184,21 +184,56 @@ spec:
 
 #[test]
 fn no_line_is_forged_by_a_manifest() {
-    let forged = "a\\e[2J\\nstdin: AppWrapper n/b: valid\\r\\u202e";
+    let forged = "a\\e[2J\\nstdin: AppWrapper ns/b: valid\\r\\u202e";
     let name = GOOD.replace("name: train", &format!("name: \"{forged}\""));
     let kind = format!("kind: \"{forged}\"\nmetadata: {{name: x}}\n");
     let text = format!("{name}---\n{kind}---{GOOD}");
     let (code, said, error) = program(&["validate", "-"], &text);
     assert_eq!(code, Some(1), "{said}{error}");
     assert!(is_printable(&said), "{said:?}");
-    assert!(said.contains("a\\u{1b}[2J\\nstdin: AppWrapper n/b: valid\\r\\u{202e}"), "{said}");
+    assert!(said.contains("a\\u{1b}[2J\\nstdin: AppWrapper ns/b: valid\\r\\u{202e}"), "{said}");
     let valid: Vec<&str> = said.lines().filter(|line| line.ends_with(": valid")).collect();
-    assert_eq!(valid, ["stdin, document 3 (line 16): AppWrapper n/train: valid"], "{said}");
+    assert_eq!(valid, ["stdin, document 3 (line 16): AppWrapper ns/train: valid"], "{said}");
     for arguments in [&["explain", "-f", "-"][..], &["demo", "-"]] {
         let (_, said, error) = program(arguments, &text);
         assert!(is_printable(&said) && is_printable(&error), "{arguments:?}: {said:?} {error:?}");
-        assert!(!error.lines().any(|line| line.starts_with("stdin: AppWrapper n/b")), "{error}");
+        assert!(!error.lines().any(|line| line.starts_with("stdin: AppWrapper ns/b")), "{error}");
     }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let crd = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_appwrapper"));
+        command.arg("crd").stderr(Stdio::piped());
+        command
+    };
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let output = crd().stdout(full).output().expect("the program ends");
+    let error = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.starts_with("error: cannot write to standard output: "), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+
+    let mut child = crd().stdout(Stdio::piped()).spawn().expect("the program starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]), "like `| head`");
+}
+
+#[test]
+fn a_watch_that_nobody_reads_ends() {
+    test("a_watch_that_nobody_reads_ends", async |case| {
+        case.wrap("unread", json!({}), vec![pod("unread-p", &[])]).await;
+        let kubeconfig = plane().kubeconfig().display().to_string();
+        let mut watch = Command::new(env!("CARGO_BIN_EXE_appwrapper"));
+        watch.args(["watch", "unread", "-n", &case.namespace, "--kubeconfig", &kubeconfig]);
+        watch.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = watch.spawn().expect("the program starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("the program ends");
+        assert_eq!((output.status.code(), output.stderr), (Some(141), vec![]));
+    });
 }
 
 #[test]
@@ -210,7 +245,7 @@ fn what_is_wrong_with_a_file_is_one_clear_error() {
         labels += &format!("    l{n}: 1\n");
     }
     let labels = GOOD
-        .replace("{name: train, namespace: n}", &format!("\n  name: train\n  labels:\n{labels}"));
+        .replace("{name: train, namespace: ns}", &format!("\n  name: train\n  labels:\n{labels}"));
     let values = format!("kind: A\nx: [{}1]\n", "1,".repeat(3_000_001));
     for (input, code, want) in [
         (twice, 1, "duplicate field \"spec\""),
@@ -219,7 +254,7 @@ fn what_is_wrong_with_a_file_is_one_clear_error() {
             1,
             "metadata.labels: Invalid value: \"348890 bytes\": must total at most 32768 bytes",
         ),
-        (&GOOD.replace("namespace: n", "labels: {l0: 1}"), 1, "metadata.labels[l0]"),
+        (&GOOD.replace("namespace: ns", "labels: {l0: 1}"), 1, "metadata.labels[l0]"),
         (&values, 1, "at most 3000000 values are read"),
     ] {
         let (is, said, error) = program(&["validate", "-"], input);

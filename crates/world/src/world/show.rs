@@ -260,6 +260,15 @@ impl Show {
         moment.get(..19).map_or_else(|| moment.clone(), |text| format!("{text}Z"))
     }
 
+    /// Whether more would happen beyond the horizon.
+    #[must_use]
+    pub fn is_cut(&self, horizon: Duration) -> bool {
+        let dues = self.world.replicas.iter().flat_map(|replica| replica.due.values().copied());
+        let mut moments = self.world.next_moment().into_iter().chain(dues);
+        self.world.elapsed >= horizon
+            || self.is_over(horizon) && moments.any(|moment| moment > horizon)
+    }
+
     /// Whether nothing happens any more before the horizon.
     fn is_over(&self, horizon: Duration) -> bool {
         if !self.world.is_idle() || self.next_of_plan().is_some() {

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::super::explain::Scene;
+use super::super::super::explain::ExplainInputs;
 use super::*;
 use crate::api::keys;
 use crate::snapshot::{Container, ContainerState, Object, Report, Termination};
@@ -89,9 +89,10 @@ fn ours() -> Presence {
 
 fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
     let wrapper = (*one.wrapper).clone();
-    let scene = Scene { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
-    let next = explain(&scene, &crate::config::Config::default(), now);
-    description(one, Some(&scene.snapshot), Some(next), vec![])
+    let inputs =
+        ExplainInputs { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
+    let next = explain(&inputs, &crate::config::Config::default(), now);
+    description(one, Some(&inputs.snapshot), Some(next), vec![])
 }
 
 #[test]
@@ -284,13 +285,14 @@ fn what_is_deleted_in_a_manager_cluster_is_said_to_be_deleted() {
         std::sync::Arc::make_mut(&mut wrapper.spec).managed_by = manager.map(str::to_owned);
         one.wrapper = std::sync::Arc::new(wrapper.clone());
         let snapshot = snapshot(&one, Presence::Absent, vec![]);
-        let scene = Scene { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
+        let inputs =
+            ExplainInputs { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
         let gathered = Gathered {
             one,
             config: Config::default(),
             queued: Queued::Nothing,
             warnings: vec![],
-            scene: Some(scene),
+            inputs: Some(inputs),
             notes: vec![],
         };
         let description = describe(&gathered, at(5));
@@ -356,13 +358,14 @@ fn a_workload_that_is_not_active_keeps_it_from_being_admitted() {
     let mut snapshot = snapshot(&one, Presence::Absent, vec![]);
     snapshot.suspend = true;
     let wrapper = (*one.wrapper).clone();
-    let scene = Scene { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
+    let inputs =
+        ExplainInputs { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
     let mut gathered = Gathered {
         one,
         config: Config::default(),
         queued: Queued::Nothing,
         warnings: vec![],
-        scene: Some(scene),
+        inputs: Some(inputs),
         notes: vec![],
     };
     for (active, standing, advice) in [

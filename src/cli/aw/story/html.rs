@@ -17,7 +17,7 @@ pub(in crate::cli) fn html(story: &Story) -> String {
         section("Why", &lines(&story.why)),
     ];
     parts.extend(story.attempts.as_ref().map(|it| section("Attempts", &table(it))));
-    parts.extend(story.ledger.as_ref().map(|it| section("Reserved quota", &table(it))));
+    parts.extend(story.ledger.as_ref().map(|it| section("Usage", &table(it))));
     parts.push(format!("<footer>As of {}.</footer>", escape(&story.now.to_string())));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

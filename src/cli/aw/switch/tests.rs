@@ -17,8 +17,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
 
-fn planned(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
-    plan(wrapper, queued, wish, "kubectl aw", at(0))
+fn planned(wrapper: &Wrapper, queued: &Queued, action: SwitchAction) -> SuspendPlan {
+    plan(wrapper, queued, action, "kubectl aw", at(0))
 }
 
 fn found(workload: SeenWorkload) -> Queued {
@@ -36,9 +36,9 @@ fn condition(kind: &str, status: &str, reason: &str) -> WorkloadCondition {
 
 #[test]
 fn without_a_queue_the_spec_says_whether_it_is_suspended() {
-    use Wish::{Resume, Suspend};
+    use SwitchAction::{Resume, Suspend};
     let already = |text: &str| SuspendPlan::Already(text.to_owned());
-    for (suspended, wish, want) in [
+    for (suspended, action, want) in [
         (false, Suspend, SuspendPlan::Spec),
         (true, Suspend, already("is already suspended")),
         (true, Resume, SuspendPlan::Spec),
@@ -51,14 +51,14 @@ fn without_a_queue_the_spec_says_whether_it_is_suspended() {
             (Some("gpu"), Queued::NoKueue),
         ] {
             let wrapper = wrapper(Phase::Running, queue, suspended);
-            assert_eq!(planned(&wrapper, &queued, wish), want, "{queued:?}");
+            assert_eq!(planned(&wrapper, &queued, action), want, "{queued:?}");
         }
     }
 }
 
 #[test]
 fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
-    use Wish::{Resume, Suspend};
+    use SwitchAction::{Resume, Suspend};
     let held = |suspend| {
         let mut held = wrapper(Phase::Suspended, Some("gpu"), suspend);
         held.annotations.insert(keys::ACTIVE.into(), "false".into());
@@ -70,7 +70,7 @@ fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
     let later = found(SeenWorkload { requeue_at: Some(at(53)), evictions: 2, ..workload(true) });
     let hidden = Queued::Hidden("forbidden".into());
     let annotation = "annotation";
-    for (wrapper, queued, wish, want) in vec![
+    for (wrapper, queued, action, want) in vec![
         // too large for the stack
         (plain(false), of(true), Suspend, annotation),
         (plain(false), Queued::Nothing, Suspend, annotation),
@@ -99,13 +99,13 @@ fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
         (wrapper(Phase::Suspended, None, true), of(true), Resume, "spec"),
         (plain(true), hidden, Resume, "Kueue has to admit it from queue gpu"),
     ] {
-        let said = match planned(&wrapper, &queued, wish) {
+        let said = match planned(&wrapper, &queued, action) {
             SuspendPlan::Annotation => annotation.to_owned(),
             SuspendPlan::Workload(workload) => format!("workload {}", workload.name),
             SuspendPlan::Already(text) | SuspendPlan::No(text) => text,
             SuspendPlan::Spec => "spec".to_owned(),
         };
-        assert!(said.contains(want), "{said} instead of {want}, {wish:?} {queued:?}");
+        assert!(said.contains(want), "{said} instead of {want}, {action:?} {queued:?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn what_kueue_has_given_up_is_not_resumed() {
         let workload = SeenWorkload { conditions: vec![seen.clone()], ..workload(active) };
         let wrapper = wrapper(Phase::Suspended, Some("gpu"), true);
         let queued = found(workload);
-        let plan = planned(&wrapper, &queued, Wish::Resume);
+        let plan = planned(&wrapper, &queued, SwitchAction::Resume);
         let said = match plan {
             SuspendPlan::No(why) => why.contains("kubectl delete workload w"),
             _ => false,
@@ -142,6 +142,28 @@ fn what_kueue_has_given_up_is_not_resumed() {
         };
         let (want_why, want_advice) = want.unzip();
         assert!(is_told(why, want_why) && is_told(advice, want_advice), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_prebuilt_workload_that_kueue_has_given_up_is_created_again() {
+    let given_up = condition("DeactivationTarget", "True", "MaximumExecutionTimeExceeded");
+    let queued = found(SeenWorkload { conditions: vec![given_up], ..workload(false) });
+    for (is_prebuilt, want) in [
+        (false, "to let Kueue create another one: kubectl delete workload w -n team"),
+        (
+            true,
+            "Kueue does not create a prebuilt Workload: save its manifest (kubectl get workload w -n team \
+             -o yaml), delete it, and create it again with spec.active true and without its status",
+        ),
+    ] {
+        let stopped = Wrapper {
+            namespace: "team".into(),
+            is_prebuilt,
+            ..wrapper(Phase::Suspended, Some("gpu"), true)
+        };
+        let (_, remedy) = held(&stopped, &queued, "kubectl aw").unwrap();
+        assert_eq!(remedy, want);
     }
 }
 
@@ -168,7 +190,7 @@ fn what_kueue_left_in_another_queue_is_not_resumed() {
             | SuspendPlan::Annotation
             | SuspendPlan::Workload(_) => false,
         };
-        let plan = planned(&wrapper, &queued, Wish::Resume);
+        let plan = planned(&wrapper, &queued, SwitchAction::Resume);
         assert_eq!(is_refusal(&plan), is_refused, "{:?}: {plan:?}", wrapper.queue);
         let held = held(&wrapper, &queued, "kubectl aw");
         assert_eq!(held.is_some(), is_held, "{:?}: {held:?}", wrapper.queue);
@@ -187,7 +209,7 @@ fn what_has_ended_or_is_not_ours_is_left_alone() {
     let managed = managed_by("kueue.x-k8s.io/multikueue");
     let ours = managed_by(keys::CONTROLLER_NAME);
     let copied = |phase| Wrapper { has_manager: true, ..wrapper(phase, Some("gpu"), false) };
-    assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Spec);
+    assert_eq!(planned(&ours, &Queued::NoKueue, SwitchAction::Suspend), SuspendPlan::Spec);
     for (wrapper, want) in vec![
         // too large for the stack
         (wrapper(Phase::Succeeded, None, false), "has succeeded"),
@@ -203,8 +225,8 @@ fn what_has_ended_or_is_not_ours_is_left_alone() {
         (Wrapper { deleting: true, ..sent(Phase::Running) }, "being deleted"),
         (managed_by("example.com/other"), "managed by example.com/other, not by this controller"),
     ] {
-        for wish in [Wish::Suspend, Wish::Resume] {
-            match planned(&wrapper, &Queued::NoKueue, wish) {
+        for action in [SwitchAction::Suspend, SwitchAction::Resume] {
+            match planned(&wrapper, &Queued::NoKueue, action) {
                 SuspendPlan::No(why) => assert!(why.contains(want), "{why}"),
                 other => panic!("{other:?}"),
             }
@@ -214,7 +236,7 @@ fn what_has_ended_or_is_not_ours_is_left_alone() {
 
 #[test]
 fn what_runs_in_a_worker_cluster_is_suspended_by_its_workload() {
-    use Wish::{Resume, Suspend};
+    use SwitchAction::{Resume, Suspend};
     let patch = |active: bool| {
         format!(
             "it: kubectl patch workload w -n ns --type=merge -p '{{\"spec\":{{\"active\":{active}}}}}'"
@@ -223,7 +245,7 @@ fn what_runs_in_a_worker_cluster_is_suspended_by_its_workload() {
     let of = |active| found(workload(active));
     let no_name =
         |active: bool| format!("set spec.active of its Workload in this cluster to {active}");
-    for (wish, queued, is_refused, want) in [
+    for (action, queued, is_refused, want) in [
         (Suspend, of(true), true, format!("to suspend {}", patch(false))),
         (Suspend, of(false), false, "is already suspended: its Workload w is not active".into()),
         (Resume, of(false), true, format!("to resume {}", patch(true))),
@@ -231,7 +253,7 @@ fn what_runs_in_a_worker_cluster_is_suspended_by_its_workload() {
         (Suspend, Queued::Nothing, true, no_name(false)),
         (Resume, Queued::Hidden("forbidden".into()), true, no_name(true)),
     ] {
-        let (refused, said) = match planned(&sent(Phase::Running), &queued, wish) {
+        let (refused, said) = match planned(&sent(Phase::Running), &queued, action) {
             SuspendPlan::No(why) => (true, why),
             SuspendPlan::Already(how) => (false, how),
             other => panic!("{other:?}"),
@@ -251,14 +273,45 @@ fn what_runs_in_a_worker_cluster_is_suspended_by_its_workload() {
 
 #[test]
 fn who_suspends_with_a_queue_is_told_of_the_quota() {
-    let said = |plan, phase| message(Wish::Suspend, &plan, &wrapper(phase, Some("gpu"), true));
+    let nothing = Queued::Nothing;
+    let said = |plan, phase| {
+        message(SwitchAction::Suspend, &plan, &wrapper(phase, Some("gpu"), true), &nothing)
+    };
     let quota = "then Kueue releases its quota";
     assert!(said(SuspendPlan::Annotation, Phase::Running).contains(quota));
     assert!(said(SuspendPlan::Annotation, Phase::Suspended).contains("it stays suspended"));
     assert!(!said(SuspendPlan::Spec, Phase::Running).contains("quota"));
     for (queue, want) in [(Some("gpu"), true), (None, false)] {
         let wrapper = wrapper(Phase::Suspended, queue, true);
-        let said = message(Wish::Resume, &SuspendPlan::Annotation, &wrapper);
+        let said = message(SwitchAction::Resume, &SuspendPlan::Annotation, &wrapper, &nothing);
         assert_eq!(said.contains("it returns to its queue"), want);
+    }
+}
+
+#[test]
+fn who_resumes_is_told_that_somebody_else_deactivated_the_workload() {
+    let ours = SeenWorkload { deactivated_for: Some("1".into()), ..workload(false) };
+    let evicted = condition("Evicted", "True", "DeactivatedDueToMaximumExecutionTimeExceeded");
+    let given_up = SeenWorkload { conditions: vec![evicted], ..workload(false) };
+    for (queue, suspend, workload, want) in [
+        (Some("gpu"), true, workload(false), true),
+        (Some("gpu"), false, workload(false), true),
+        (Some("gpu"), false, given_up, false),
+        (Some("gpu"), true, ours, false),
+        (Some("gpu"), true, workload(true), false),
+        (None, true, workload(false), false),
+    ] {
+        for phase in [Phase::Suspended, Phase::Resetting] {
+            let mut wrapper = wrapper(phase, queue, suspend);
+            wrapper.annotations.insert(keys::ACTIVE.into(), "false".into());
+            let queued = found(workload.clone());
+            let plan = planned(&wrapper, &queued, SwitchAction::Resume);
+            assert_eq!(plan, SuspendPlan::Annotation, "{queued:?}");
+            let said = message(SwitchAction::Resume, &plan, &wrapper, &queued);
+            let is_said = said.ends_with(
+                "; somebody else has deactivated its Workload w: run this command again to activate it",
+            );
+            assert_eq!(is_said, want, "{said}");
+        }
     }
 }

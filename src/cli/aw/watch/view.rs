@@ -29,17 +29,17 @@ pub(super) struct Frame {
 }
 
 /// What is drawn.
-pub(super) struct Scene<'a> {
+pub(super) struct ViewInputs<'a> {
     pub one: &'a One,
     pub pods: Vec<&'a PodRecord>,
-    pub changes: &'a [Change],
+    pub changes: &'a [StatusChange],
     /// What cannot be seen.
     pub note: Option<&'a str>,
 }
 
 /// A change that a line is worth.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct StatusChange {
     at: Timestamp,
     /// None where it is deleted.
     phase: Option<Phase>,
@@ -55,7 +55,7 @@ pub(super) struct Change {
     timeless: String,
 }
 
-impl Change {
+impl StatusChange {
     pub(super) fn of(wrapper: &Wrapper, now: Timestamp) -> Self {
         let status = &wrapper.status;
         let shortened = |at| truncate_chars(&state(wrapper, at), STATE_CHARS_MAX).into_owned();
@@ -138,18 +138,18 @@ fn cause(attempts: &[Attempt]) -> Option<String> {
 }
 
 /// The whole view, no line wider than the frame, and not more than it has.
-pub(super) fn view(scene: &Scene<'_>, now: Timestamp, frame: Frame) -> Vec<Shown> {
-    let mut head = headline(scene.one, now);
-    if let Some(note) = scene.note {
+pub(super) fn view(inputs: &ViewInputs<'_>, now: Timestamp, frame: Frame) -> Vec<Shown> {
+    let mut head = headline(inputs.one, now);
+    if let Some(note) = inputs.note {
         head.push(vec![(format!("note: {note}"), Some(Colour::Dim))]);
     }
     head.push(vec![]);
-    let changes = scene.changes.len().min(CHANGES_SHOWN);
+    let changes = inputs.changes.len().min(CHANGES_SHOWN);
     // titles, the line of those that have no room, and a gap
     let room = frame.height.saturating_sub(head.len() + changes + 3);
     let mut lines = head;
-    lines.extend(pods(&scene.pods, room.max(1), now));
-    let recent = &scene.changes[scene.changes.len() - changes..];
+    lines.extend(pods(&inputs.pods, room.max(1), now));
+    let recent = &inputs.changes[inputs.changes.len() - changes..];
     lines.truncate(frame.height.saturating_sub(changes + 1));
     lines.push(vec![]);
     lines.extend(recent.iter().map(|change| {
@@ -163,7 +163,7 @@ pub(super) fn view(scene: &Scene<'_>, now: Timestamp, frame: Frame) -> Vec<Shown
 /// What is said of the AppWrapper itself.
 fn headline(one: &One, now: Timestamp) -> Vec<Vec<Span>> {
     let wrapper = &*one.wrapper;
-    let change = Change::of(wrapper, now);
+    let change = StatusChange::of(wrapper, now);
     let phase = wrapper.status.phase;
     let plain = |text: String| (text, None);
     let since = since(one).map(|at| format!(" for {}", words::age(Some(at), now)));
@@ -171,7 +171,8 @@ fn headline(one: &One, now: Timestamp) -> Vec<Vec<Span>> {
     if let Some(queue) = &wrapper.queue {
         first += &format!(", queue {queue}");
     }
-    if change.quota_reserved {
+    // without a queue, there is no quota
+    if change.quota_reserved && wrapper.queue.is_some() {
         first += ", quota reserved";
     }
     let mut lines = vec![vec![
@@ -191,7 +192,7 @@ fn headline(one: &One, now: Timestamp) -> Vec<Vec<Span>> {
     lines
 }
 
-fn attempts(change: &Change) -> String {
+fn attempts(change: &StatusChange) -> String {
     let attempt = change.attempt.map(|attempt| format!(", attempt {attempt}")).unwrap_or_default();
     match change.restarts {
         0 => attempt,
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_change_is_a_line_and_time_alone_is_none() {
-        let change = |status: &Value, second| Change::of(&one(status).wrapper, at(second));
+        let change = |status: &Value, second| StatusChange::of(&one(status).wrapper, at(second));
         let resetting = change(&failing(), 100);
         assert_eq!(
             resetting.line(),
@@ -324,7 +325,7 @@ mod tests {
         assert!(!resetting.is_same(&change(&again, 100)));
         let ended = change(&json!({"phase": "Succeeded"}), 200);
         assert_eq!(ended.line(), "2026-01-01T00:03:20Z  Succeeded");
-        let gone = Change::deleted(at(1));
+        let gone = StatusChange::deleted(at(1));
         assert_eq!(gone.line(), "2026-01-01T00:00:01Z  deleted");
         assert_eq!((&gone.json()["phase"], &gone.json()["deleted"]), (&Value::Null, &json!(true)));
     }
@@ -341,9 +342,9 @@ mod tests {
         let next = json!({"phase": "Running", "attempts": [first.clone(), {"attempt": 1}]});
         let second = attempt(1, &json!({"pod": "w-0", "container": "main", "exitCode": 3}));
         let growing = json!({"phase": "Suspending", "attempts": [first, second]});
-        let mut before: Vec<Change> = vec![];
+        let mut before: Vec<StatusChange> = vec![];
         for status in [running, deleting, pausing, next, growing] {
-            before.push(Change::of(&one(&status).wrapper, at(0)).after(&before));
+            before.push(StatusChange::of(&one(&status).wrapper, at(0)).after(&before));
         }
         let causes: Vec<Option<&str>> =
             before.iter().map(|change| change.cause.as_deref()).collect();
@@ -357,15 +358,17 @@ mod tests {
 
     fn drawn(pods: &[PodRecord], changes: usize, (width, height): (usize, usize)) -> Vec<String> {
         let one = one(&failing());
-        let changes: Vec<Change> =
-            (100..).take(changes).map(|second| Change::of(&one.wrapper, at(second))).collect();
-        let scene = Scene {
+        let changes: Vec<StatusChange> = (100..)
+            .take(changes)
+            .map(|second| StatusChange::of(&one.wrapper, at(second)))
+            .collect();
+        let inputs = ViewInputs {
             one: &one,
             pods: pods.iter().collect(),
             changes: &changes,
             note: Some("cannot \u{1b}[2J"),
         };
-        let lines = view(&scene, at(100), Frame { width, height, colours: false });
+        let lines = view(&inputs, at(100), Frame { width, height, colours: false });
         lines.iter().map(ToString::to_string).collect()
     }
 
@@ -395,6 +398,17 @@ mod tests {
                 "2026-01-01T00:01:41Z  Resetting    attempt 0  w-0/main 3  restarting in 59s",
             ]
         );
+    }
+
+    #[test]
+    fn the_view_names_quota_only_where_there_is_a_queue() {
+        let quota = json!({"type": "QuotaReserved", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": at(0)});
+        let mut one = one(&json!({"phase": "Running", "conditions": [quota]}));
+        let first = |one: &One| headline(one, at(100))[0][2].0.clone();
+        assert!(first(&one).ends_with(", queue gpu, quota reserved"), "{}", first(&one));
+        std::sync::Arc::make_mut(&mut one.wrapper).queue = None;
+        assert!(!first(&one).contains("quota"), "{}", first(&one));
     }
 
     #[test]

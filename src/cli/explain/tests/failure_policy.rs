@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::answer;
 use super::{
-    at, explain, explain_with, job, job_that_is, line, pod, scene, spec, two, with, wrapper,
+    at, explain, explain_with, inputs, job, job_that_is, line, pod, spec, two, with, wrapper,
 };
 
 const FIELDS: [&str; 10] = [
@@ -245,8 +245,8 @@ fn a_rule_of_a_newer_version_is_left_out_with_a_note() {
         let answer = explain(&objects, 30);
         let want = "Fail FailedComponent failurePolicy failurePolicyRule1 1";
         assert_eq!(line(&answer, &FIELDS[1..6]), want, "{what}");
-        let (scene, config) = scene("{}", &objects, 30);
-        let notes = answer::explain(&scene, &config, at(30).parse().expect("a moment")).notes;
+        let (inputs, config) = inputs("{}", &objects, 30);
+        let notes = answer::explain(&inputs, &config, at(30).parse().expect("a moment")).notes;
         assert!(notes.iter().any(|one| one.starts_with(note)), "{what}: {notes:?}");
         assert!(
             notes.iter().any(|one| one.ends_with("; the rule is ignored")),

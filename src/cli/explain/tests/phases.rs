@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{answer, text};
-use super::{at, explain, job, job_that_is, line, pod, scene, tuned, two, with, wrapper};
+use super::{at, explain, inputs, job, job_that_is, line, pod, tuned, two, with, wrapper};
 use crate::cli::term::Colour;
 
 fn all(wrapper: Value, job: Value, pods: Vec<Value>) -> Vec<Value> {
@@ -246,9 +246,9 @@ fn what_is_suspended_during_a_reset_has_no_pause() {
         (tuned(wrapper("Resetting"), "active", "false"), true, None),
         (wrapper("Resetting"), false, Some("  pause     1m30s, after the deletion")),
     ] {
-        let (scene, config) = scene("{}", &all(wrapper, going(), two()), 1);
+        let (inputs, config) = inputs("{}", &all(wrapper, going(), two()), 1);
         let now = at(1).parse().expect("a moment");
-        let said = answer::explain(&scene, &config, now);
+        let said = answer::explain(&inputs, &config, now);
         let lines = text::details(&said, now);
         let found = lines.iter().find(|line| line.starts_with("  pause"));
         assert_eq!(found.map(String::as_str), pause, "{lines:?}");
@@ -262,9 +262,9 @@ fn an_end_has_the_colour_of_its_phase() {
         "message": "", "lastTransitionTime": at(0)}]);
     for (phase, want) in [("Succeeded", Colour::Green), ("Failed", Colour::Red)] {
         let wrapper = with(wrapper(phase), "/status/conditions", gone.clone());
-        let (scene, config) = scene("{}", &[wrapper], 1);
+        let (inputs, config) = inputs("{}", &[wrapper], 1);
         let now = at(1).parse().expect("a moment");
-        let [(shown, colour), _] = text::step(&answer::explain(&scene, &config, now), now);
+        let [(shown, colour), _] = text::step(&answer::explain(&inputs, &config, now), now);
         assert_eq!((shown.as_str(), colour), (phase, Some(want)));
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::replay;
-use super::{at, line, scene, spec, tuned, with, wrapper, yaml};
+use super::{at, inputs, line, spec, tuned, with, wrapper, yaml};
 
 /// An AppWrapper with these attempts in its status, as YAML.
 fn with_attempts(attempts: &str, counted: i32) -> Value {
@@ -13,8 +13,8 @@ fn with_attempts(attempts: &str, counted: i32) -> Value {
 
 /// What would have been decided.
 fn replayed_with(settings: &str, wrapper: Value) -> Value {
-    let (scene, config) = scene(settings, &[wrapper], 0);
-    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    let (inputs, config) = inputs(settings, &[wrapper], 0);
+    let answer = replay::answer(&inputs, &config, at(0).parse().expect("a moment"));
     let text = serde_json::to_string(&answer).expect("JSON");
     let answer: Value = serde_json::from_str(&text).expect("JSON");
     let keys = |value: &Value| -> Vec<String> {
@@ -421,31 +421,31 @@ fn what_depends_on_more_than_is_recorded_is_unknown() {
     assert_eq!(line(&answer["attempts"][0], &fields), "RecreateComponent false true");
     let want = "it is unknown whether the only failure is decided differently; does not fail";
     assert_eq!(answer["outcome"], want);
-    let (scene, config) = scene("{}", &[wrapper], 0);
-    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    let (inputs, config) = inputs("{}", &[wrapper], 0);
+    let answer = replay::answer(&inputs, &config, at(0).parse().expect("a moment"));
     let page = replay::text(&answer, false).to_string();
     assert!(page.contains("\nunknown attempt 0: rule"), "{page}");
 }
 
 #[test]
 fn without_the_policies_nothing_is_decided() {
-    let (mut scene, config) = scene("{}", &[three()], 0);
+    let (mut inputs, config) = inputs("{}", &[three()], 0);
     let why = "cannot read RetryPolicy infra: forbidden";
-    scene.unread.push(why.to_owned());
-    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    inputs.unread.push(why.to_owned());
+    let answer = replay::answer(&inputs, &config, at(0).parse().expect("a moment"));
     assert_eq!(answer.outcome, format!("cannot be decided: {why}"));
     assert!(answer.attempts.is_empty() && answer.undecided);
     // without failures, no policy is needed
-    let (mut scene, config) = super::scene("{}", &[wrapper("Running")], 0);
-    scene.unread.push(why.to_owned());
-    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    let (mut inputs, config) = super::inputs("{}", &[wrapper("Running")], 0);
+    inputs.unread.push(why.to_owned());
+    let answer = replay::answer(&inputs, &config, at(0).parse().expect("a moment"));
     assert!(!answer.undecided, "{answer:?}");
 }
 
 #[test]
 fn people_get_a_table_and_the_reasons() {
-    let (scene, config) = scene("{}", &[tuned(three(), "terminalExitCodes", "137")], 0);
-    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    let (inputs, config) = inputs("{}", &[tuned(three(), "terminalExitCodes", "137")], 0);
+    let answer = replay::answer(&inputs, &config, at(0).parse().expect("a moment"));
     insta::assert_snapshot!(replay::text(&answer, false).to_string(), @r"
     ns/aw: 2 of 3 failures are decided differently; fails at attempt 1: the failure after it would not have happened
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::{answer, replay, text};
 use super::{
-    at, explain, explain_with, job, job_that_is, line, pod, scene, tuned, two, with, wrapper, yaml,
+    at, explain, explain_with, inputs, job, job_that_is, line, pod, tuned, two, with, wrapper, yaml,
 };
 
 const FIELDS: [&str; 9] = [
@@ -276,8 +276,8 @@ fn recorded_failures_are_replayed_by_retry_policies() {
        failure: {component: work, pod: w-0, node: node-1, container: main, exitCode: 137,
          reason: OOMKilled, category: oom}}";
     let wrapper = with(counted(own("gone,infra"), 2, "[]"), "/status/attempts", yaml(attempts));
-    let (scene, config) = scene("{}", &[wrapper, policy("infra", INFRA)], 0);
-    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    let (inputs, config) = inputs("{}", &[wrapper, policy("infra", INFRA)], 0);
+    let answer = replay::answer(&inputs, &config, at(0).parse().expect("a moment"));
     let answer = serde_json::to_value(&answer).expect("JSON");
     let shown = |index: usize| {
         let fields = [
@@ -330,8 +330,8 @@ fn the_budget_is_shown_with_the_time_of_the_next_refill() {
         let wrapper = with(wrapper.clone(), "/status/resettingCount", json!(used));
         let mut objects = vec![wrapper, job()];
         objects.extend(two());
-        let (scene, config) = scene("{}", &objects, 22);
-        let said = answer::explain(&scene, &config, at(22).parse().expect("a moment"));
+        let (inputs, config) = inputs("{}", &objects, 22);
+        let said = answer::explain(&inputs, &config, at(22).parse().expect("a moment"));
         let lines = text::details(&said, at(22).parse().expect("a moment"));
         let line = lines.iter().find(|line| line.contains("budget"));
         let then = "given back at 2026-01-01T01:00:00Z if pods keep running";
@@ -346,11 +346,11 @@ fn the_budget_is_shown_with_the_time_of_the_next_refill() {
 fn restarts_are_unknown_where_a_policy_cannot_be_read() {
     let mut objects = vec![wrapper("Running"), job_that_is("Failed", "BackoffLimitExceeded")];
     objects.extend(two());
-    let (mut scene, config) = scene("{}", &objects, 30);
+    let (mut inputs, config) = inputs("{}", &objects, 30);
     let now = at(30).parse().expect("a moment");
     for (unread, want) in [(vec![], "0 of 3 used before"), (vec!["no".to_owned()], "unknown")] {
-        scene.unread = unread;
-        let said = answer::explain(&scene, &config, now);
+        inputs.unread = unread;
+        let said = answer::explain(&inputs, &config, now);
         let lines = text::details(&said, now);
         assert!(lines.contains(&format!("  restarts  {want}")), "{lines:?}");
         assert_eq!(said.retries.is_none(), want == "unknown");
@@ -367,9 +367,9 @@ fn a_first_report_is_newer_than_nothing() {
     let since = json!({"podSets": [{"podSet": "0-0", "ready": true, "since": at(0)}]});
     let mut objects = vec![with(wrapper, "/status/since", since), job()];
     objects.extend(two());
-    let (scene, config) = scene("{}", &objects, 330);
+    let (inputs, config) = inputs("{}", &objects, 330);
     let now = at(330).parse().expect("a moment");
-    let lines = text::details(&answer::explain(&scene, &config, now), now);
+    let lines = text::details(&answer::explain(&inputs, &config, now), now);
     let line = lines.iter().find(|line| line.starts_with("  progress")).expect("a line");
     assert!(line.contains("none reported; counts as a hang at"), "{line}");
     assert!(line.ends_with(", unless a report arrives"), "{line}");
@@ -389,9 +389,9 @@ fn the_last_progress_is_shown_with_the_deadline() {
     let note = |text: String| json!({"workload.codeflare.dev/progress": text});
     objects[2]["metadata"]["annotations"] = note(report.to_string());
     objects[3]["metadata"]["annotations"] = note("{}".to_owned());
-    let (scene, config) = scene("{}", &objects, 330);
+    let (inputs, config) = inputs("{}", &objects, 330);
     let now = at(330).parse().expect("a moment");
-    let said = answer::explain(&scene, &config, now);
+    let said = answer::explain(&inputs, &config, now);
     let lines = text::details(&said, now);
     let line = |name: &str| lines.iter().find(|line| line.starts_with(&format!("  {name}")));
     let deadline = "2026-01-01T00:10:30Z";

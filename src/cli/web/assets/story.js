@@ -16,7 +16,7 @@ export function show(story) {
     part("Timeline", drawing(story.drawing), el("p", { id: "detail", "aria-live": "polite" }), save(story)),
     part("Why", lines(story.why)),
     ...(story.attempts ? [part("Attempts", table(story.attempts))] : []),
-    ...(story.ledger ? [part("Reserved quota", el("p", {}, story.ledger.summary), table(story.ledger))] : []),
+    ...(story.ledger ? [part("Usage", el("p", {}, story.ledger.summary), table(story.ledger))] : []),
     part("Resources", el("ul", { class: "tree" }, node(story.tree)), ...story.tree.notes.map((note) => el("p", { class: "muted" }, note))),
   );
   article.scrollTop = top;
