@@ -101,7 +101,7 @@ pub(super) fn summary(show: &Show, lines: &[Line]) -> Vec<String> {
 }
 
 /// Where the simulation was cut before an AppWrapper ended: how long it lasts at most.
-fn limit(is_cut: bool, mut phases: impl Iterator<Item = Phase>) -> String {
+pub(super) fn limit(is_cut: bool, mut phases: impl Iterator<Item = Phase>) -> String {
     let goes_on = |phase| match phase {
         Phase::Empty
         | Phase::Suspended
