@@ -106,8 +106,8 @@ fn completions(words: &[OsString]) -> std::io::Result<Vec<String>> {
     };
     let shown: Vec<CompletionCandidate> =
         found.into_iter().filter(|candidate| !candidate.is_hide_set()).collect();
-    let goes_on = shown.iter().any(|one| one.get_value().to_string_lossy().ends_with('/'));
-    let directive = if goes_on { NO_FILES_NO_SPACE } else { NO_FILES };
+    let has_directory = shown.iter().any(|one| one.get_value().to_string_lossy().ends_with('/'));
+    let directive = if has_directory { NO_FILES_NO_SPACE } else { NO_FILES };
     Ok(shown.into_iter().map(line).chain([directive.to_owned()]).collect())
 }
 

@@ -78,6 +78,20 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Counts the lines that this thread logs, until the guard is dropped.
+#[cfg(test)]
+pub(crate) fn count_lines()
+-> (std::sync::Arc<std::sync::atomic::AtomicUsize>, tracing::subscriber::DefaultGuard) {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let lines = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = lines.clone();
+    let layer = tracing_subscriber::fmt().with_writer(move || {
+        counted.fetch_add(1, Ordering::SeqCst); // once for each line
+        std::io::sink()
+    });
+    (lines, tracing::subscriber::set_default(layer.finish()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

@@ -69,7 +69,7 @@ pub async fn failed(
         Err(error) => {
             // Jobs are not served, or the controller may not list them
             let is_refused = matches!(error.code(), Some(403 | 404));
-            if !is_refused && memory.misses_jobs(uid, MISSED) {
+            if !is_refused && memory.waits_for_jobs(uid, MISSED) {
                 return Err(error);
             }
             let cause = telemetry::chain(&error);

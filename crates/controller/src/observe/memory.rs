@@ -311,8 +311,8 @@ impl ReconcileState {
         self.created.insert(index, (Box::new(record), self.now));
     }
 
-    /// The Jobs of a `JobSet` cannot be listed: whether they are waited for, which is for so long and for so many tries.
-    pub fn misses_jobs(&mut self, uid: &str, (time, tries): (Duration, u32)) -> bool {
+    /// The Jobs of a `JobSet` cannot be listed: whether the decision waits for them, at least for so long and so many tries.
+    pub fn waits_for_jobs(&mut self, uid: &str, (time, tries): (Duration, u32)) -> bool {
         let now = self.now;
         let (since, count) = self.jobs_unlisted.entry(uid.to_owned()).or_insert((now, 0));
         *count += 1;

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tower::ServiceExt;
@@ -379,13 +379,7 @@ async fn slow_namespaces_do_not_hold_all_looks_at_pods() {
 
 #[tokio::test]
 async fn owners_that_cannot_be_read_fill_no_log() {
-    let lines = Arc::new(AtomicUsize::new(0));
-    let counted = lines.clone();
-    let layer = tracing_subscriber::fmt().with_writer(move || {
-        counted.fetch_add(1, Ordering::SeqCst); // once for each line
-        std::io::sink()
-    });
-    let _guard = tracing::subscriber::set_default(layer.finish());
+    let (lines, _guard) = crate::telemetry::count_lines();
     let cluster = cluster();
     let (clock, desk) = desk(&cluster);
     cluster.state().broken = Some(("/pods/", 500));

@@ -522,13 +522,7 @@ async fn dense_objects_are_refused_before_they_are_read() {
 
 #[tokio::test]
 async fn a_peer_that_sends_garbage_fills_no_log() {
-    let lines = Arc::new(AtomicUsize::new(0));
-    let counted = lines.clone();
-    let layer = tracing_subscriber::fmt().with_writer(move || {
-        counted.fetch_add(1, Ordering::SeqCst); // once for each line
-        std::io::sink()
-    });
-    let _guard = tracing::subscriber::set_default(layer.finish());
+    let (lines, _guard) = crate::telemetry::count_lines();
     let given = given(Cluster::Agrees);
     for _ in 0..50 {
         assert_eq!(given.sent(of_peer(posted("{}"), 1)).await.0, StatusCode::BAD_REQUEST);

@@ -124,22 +124,25 @@ fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
 /// Whether a component waits for a pod that lost its owner before the controller could read whose it was, and the status says
 /// so: it is not created beside such a pod until somebody deletes that.
 fn waits_for_lost(scope: &EndScope<'_>, wrapper: &Wrapper, object: &Value) -> bool {
-    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let components = items(&object["status"]["componentStatus"]);
     let is_named = components.iter().any(|status| {
-        let mut conditions = items(&status["conditions"]).into_iter();
+        let mut conditions = items(&status["conditions"]).iter();
         conditions.any(|one| one["reason"] == "UndeterminedPods" && one["status"] == "True")
     });
     let is_recorded =
         |uid: &Value| components.iter().any(|it| items(&it["podOwners"]).contains(uid));
+    let exists = |uid: &Value| uid.as_str().is_some_and(|uid| scope.store.by_uid(uid).is_some());
     let is_lost = |uid: &Arc<str>| {
         let owner = scope.store.by_uid(uid).and_then(|pod| pod.controller());
         let uid = owner.map(|owner| &owner["uid"]);
-        let exists =
-            |uid: &Value| uid.as_str().is_some_and(|uid| scope.store.by_uid(uid).is_some());
         uid.is_none_or(|uid| !exists(uid) && !is_recorded(uid))
     };
     is_named && wrapper.things.iter().filter(|(_, thing)| thing.pod).any(|(uid, _)| is_lost(uid))
+}
+
+/// The items of a list; none of what is no list.
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A step that has not begun waits for one that has not got far enough; nothing is on its way.
