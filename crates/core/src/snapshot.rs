@@ -63,6 +63,8 @@ pub struct Snapshot {
     pub reports_since: Option<Timestamp>,
     /// When this process last wrote what blocks a deletion.
     pub blockers_named_at: Option<Timestamp>,
+    /// Since when every look of this process has shown more live pods than are declared; none where the last one did not.
+    pub over_quota_since: Option<Timestamp>,
     /// The policies of its spec.
     pub policies: Arc<Policies>,
     /// The retry policies in force.
@@ -136,7 +138,7 @@ pub struct Component {
 pub struct PodTemplate {
     /// Where its pods can be.
     pub placement: Placement,
-    /// The memory of its containers, init containers too.
+    /// The memory of its containers, init containers too; none where it may not grow.
     pub containers: Vec<ContainerMemory>,
 }
 
@@ -365,6 +367,12 @@ impl Snapshot {
         } else {
             component.name.clone()
         }
+    }
+
+    /// Whether Kueue manages it in this cluster; a copy of MultiKueue is managed in the manager cluster.
+    #[must_use]
+    pub const fn is_queued(&self) -> bool {
+        self.queue_managed && !self.has_manager
     }
 
     /// Index of the component that the recorded attempts name so; the first where several components have the name.

@@ -11,8 +11,8 @@ use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
 use super::progress::Progress;
 use super::requester::Requester;
 use super::rules::{
-    components_stay, few_components, immutable, immutable_unless_suspended, name_rule,
-    never_set_later, spec_stays,
+    components_stay, few_components, immutable, name_rule, never_set_later,
+    never_set_unless_suspended, spec_stays,
 };
 use super::status::AppWrapperStatus;
 
@@ -62,12 +62,12 @@ const POD_SETS_MAX: usize = 10;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = immutable("managedBy"),
-    validation = immutable("executionPolicy"),
+    validation = never_set_later("executionPolicy"),
     validation = never_set_later("requester"),
-    validation = immutable_unless_suspended("failurePolicy"),
-    validation = immutable_unless_suspended("podFailurePolicy"),
-    validation = immutable_unless_suspended("progress"),
-    validation = immutable_unless_suspended("onNoFit")
+    validation = never_set_unless_suspended("failurePolicy"),
+    validation = never_set_unless_suspended("podFailurePolicy"),
+    validation = never_set_unless_suspended("progress"),
+    validation = never_set_unless_suspended("onNoFit")
 )]
 pub struct AppWrapperSpec {
     /// The wrapped resources.

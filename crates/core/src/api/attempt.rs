@@ -206,6 +206,10 @@ pub struct FailureRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
 
+    /// Whether the container is an init container or a sidecar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_container: Option<bool>,
+
     /// Exit code of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

@@ -28,7 +28,7 @@ pub struct StopWhen {
     #[schemars(range(min = 2, max = 10))]
     pub same_failure_on_nodes: Option<i32>,
 
-    /// An attempt made progress if its pods were ready for this long before it failed. Defaults to `10m`.
+    /// An attempt made progress if its pods were running for this long before it failed. Defaults to `10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = period())]

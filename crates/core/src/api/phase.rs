@@ -3,31 +3,24 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Phase of an AppWrapper: `status.phase`, and the states of the state machine.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(into = "&'static str", try_from = "String")]
-pub enum Phase {
-    /// Not reconciled yet; "" on the wire.
-    #[default]
-    Empty,
-    /// Nothing is deployed; waits for `suspend: false`.
-    Suspended,
-    /// Its components are being created.
-    Resuming,
-    /// Its components exist and are watched.
-    Running,
-    /// Everything is being deleted, to be created again; the quota is kept.
-    Resetting,
-    /// Everything is being deleted because `suspend` is true.
-    Suspending,
-    /// Done; the components are kept for `SuccessTTL`.
-    Succeeded,
-    /// Failed for good; the components are deleted, then the quota is released.
-    Failed,
-    /// The AppWrapper is being deleted, and with it all that it created.
-    Terminating,
+named! {
+    /// Phase of an AppWrapper: `status.phase`, and the states of the state machine. In the order of a life.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    )]
+    #[serde(into = "&'static str", try_from = "String")]
+    pub enum Phase {
+        #[default]
+        Empty: "", "Not reconciled yet; \"\" on the wire.";
+        Suspended: "Suspended", "Nothing is deployed; waits for `suspend: false`.";
+        Resuming: "Resuming", "Its components are being created.";
+        Running: "Running", "Its components exist and are watched.";
+        Resetting: "Resetting", "Everything is being deleted, to be created again; the quota is kept.";
+        Suspending: "Suspending", "Everything is being deleted because `suspend` is true.";
+        Succeeded: "Succeeded", "Done; the components are kept for `SuccessTTL`.";
+        Failed: "Failed", "Failed for good; the components are deleted, then the quota is released.";
+        Terminating: "Terminating", "The AppWrapper is being deleted, and with it all that it created.";
+    }
 }
 
 /// A phase that this version does not know.
@@ -36,35 +29,6 @@ pub enum Phase {
 pub struct UnknownPhase(pub String);
 
 impl Phase {
-    /// Every phase, in the order of a life.
-    pub const ALL: [Self; 9] = [
-        Self::Empty,
-        Self::Suspended,
-        Self::Resuming,
-        Self::Running,
-        Self::Resetting,
-        Self::Suspending,
-        Self::Succeeded,
-        Self::Failed,
-        Self::Terminating,
-    ];
-
-    /// The phase as it stands in `status.phase`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Empty => "",
-            Self::Suspended => "Suspended",
-            Self::Resuming => "Resuming",
-            Self::Running => "Running",
-            Self::Resetting => "Resetting",
-            Self::Suspending => "Suspending",
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-            Self::Terminating => "Terminating",
-        }
-    }
-
     /// The same, with a word for the empty phase.
     #[must_use]
     pub const fn name_or(self, empty: &'static str) -> &'static str {

@@ -130,7 +130,7 @@ pub enum ExecutionOrder {
 
 /// A step: its components, and the status that they must reach before the next step starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecutionRule {
     /// Components of this step.
     #[schemars(length(min = 1, max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]

@@ -9,8 +9,8 @@ use super::retry_policy::period;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// How long pods may be ready before one of them reports progress, such as `20m`; 10s to 7d. If it is not set, the
-    /// time until the first report has no limit.
+    /// How long pods may be running before one of them reports progress, such as `20m`; 10s to 7d. If it is not set,
+    /// the time until the first report has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = period())]

@@ -94,32 +94,30 @@ fn pod_sets_stay() -> String {
     .join(" && ")
 }
 
-/// A field of `spec` is neither changed, nor added, nor removed.
+/// A field of `spec` is neither changed, nor added, nor removed. Rules on a field itself are not asked where it is added or
+/// removed. The API server pays for each access to a field by the number of fields that its parent has, so that a field
+/// which is not set is asked for once on each side.
 pub(super) fn immutable(field: &str) -> Rule {
-    Rule::new(same(field)).message("must not be changed").field_path(format!(".{field}"))
-}
-
-/// The same, unless the AppWrapper was suspended before.
-pub(super) fn immutable_unless_suspended(field: &str) -> Rule {
-    Rule::new(format!("({}) || (has(oldSelf.suspend) && oldSelf.suspend)", same(field)))
-        .message(UNLESS_SUSPENDED)
-        .field_path(format!(".{field}"))
-}
-
-/// A field of `spec` is neither changed nor added later. The Go controller removes what it does not know,
-/// and must be able to; who else may is said by a `ValidatingAdmissionPolicy`.
-pub(super) fn never_set_later(field: &str) -> Rule {
     Rule::new(format!(
-        "!has(self.{field}) || (has(oldSelf.{field}) && self.{field} == oldSelf.{field})"
+        "has(self.{field}) ? has(oldSelf.{field}) && self.{field} == oldSelf.{field} : !has(oldSelf.{field})"
     ))
     .message("must not be changed")
     .field_path(format!(".{field}"))
 }
 
-/// Rules on a field itself are not asked where it is added or removed. The API server pays for each access to a field
-/// by the number of fields that its parent has, so that a field which is not set is asked for once on each side.
-fn same(field: &str) -> String {
-    format!(
-        "has(self.{field}) ? has(oldSelf.{field}) && self.{field} == oldSelf.{field} : !has(oldSelf.{field})"
-    )
+/// The same as [`never_set_later`], unless the AppWrapper was suspended before.
+pub(super) fn never_set_unless_suspended(field: &str) -> Rule {
+    Rule::new(format!("{} || (has(oldSelf.suspend) && oldSelf.suspend)", same_or_removed(field)))
+        .message(UNLESS_SUSPENDED)
+        .field_path(format!(".{field}"))
+}
+
+/// A field of `spec` is neither changed nor added later. The Go controller removes what it does not know, and must be able
+/// to: otherwise its finalizer would stay for ever. Who else may is said by a `ValidatingAdmissionPolicy`.
+pub(super) fn never_set_later(field: &str) -> Rule {
+    Rule::new(same_or_removed(field)).message("must not be changed").field_path(format!(".{field}"))
+}
+
+fn same_or_removed(field: &str) -> String {
+    format!("!has(self.{field}) || (has(oldSelf.{field}) && self.{field} == oldSelf.{field})")
 }

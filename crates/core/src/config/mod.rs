@@ -159,7 +159,7 @@ pub struct Admission {
     pub default_queue_name: Option<String>,
     /// Whether users must be allowed to create what they wrap.
     pub user_rbac_admission_check: bool,
-    /// The kinds that may be wrapped; empty: every namespaced kind.
+    /// The kinds that may be wrapped; empty: every namespaced kind that the controller may create.
     pub allowed_kinds: Vec<AllowedKind>,
     /// User name of Kueue: it alone admits and suspends an AppWrapper that has a queue.
     pub kueue_account: String,

@@ -245,9 +245,9 @@ pub(super) fn is_category(text: &str) -> bool {
 fn exit_codes(section: &mut Section<'_>) -> Option<CategoryMatcher> {
     let operators = [("In", ExitCodeOperator::In), ("NotIn", ExitCodeOperator::NotIn)];
     let operator = section.choice("operator", &operators);
-    let values = section.codes("values");
+    let values = section.codes("values", operator != Some(ExitCodeOperator::In));
     if section.is_empty("values") {
-        section.problem("values", None, "must have at least one exit code from 1 to 255");
+        section.problem("values", None, "must have at least one exit code");
     }
     Some(CategoryMatcher::ExitCodes { operator: operator?, values })
 }

@@ -194,19 +194,18 @@ impl<'a> Section<'a> {
         all
     }
 
-    /// A list of exit codes, each 1 to 255; what is wrong is left out.
-    pub(super) fn codes(&mut self, name: &'static str) -> BTreeSet<i32> {
+    /// A list of at most 255 exit codes, as policies have them; what is wrong is left out.
+    pub(super) fn codes(&mut self, name: &'static str, takes_zero: bool) -> BTreeSet<i32> {
         let mut all = BTreeSet::new();
         for (i, item) in self.items(name, 255).iter().enumerate() {
-            let code = item.as_i64().and_then(|code| u8::try_from(code).ok());
-            match code.filter(|code| *code > 0) {
-                Some(code) => _ = all.insert(i32::from(code)),
-                None => self.problem(
-                    &format!("{name}[{i}]"),
-                    Some(&text(item)),
-                    "must be a whole number from 1 to 255",
-                ),
-            }
+            let code = item.as_i64().and_then(|code| i32::try_from(code).ok());
+            let wrong = match code {
+                None => "must be a whole number of 32 bits",
+                Some(0) if !takes_zero => "must not be 0 with the operator In: it is not a failure",
+                Some(code) if !all.insert(code) => "must be unique in the list",
+                Some(_) => continue,
+            };
+            self.problem(&format!("{name}[{i}]"), Some(&text(item)), wrong);
         }
         all
     }

@@ -28,7 +28,7 @@ retryPolicy: {globalMaxRetries: 0, maxUncountedRestarts: 7, defaultPolicyName: i
 failureCategories:
 - {name: cuda_error, onTerminationMessage: {pattern: "CUDA error"}}
 - {name: oom, onConditions: [OOMKilled]}
-- {name: disk, onExitCodes: {operator: NotIn, values: [1, 255]}}
+- {name: disk, onExitCodes: {operator: NotIn, values: [255, 0, -1073741819]}}
 failureLogs: {enabled: true, lines: 50, maxBytes: 4Ki, redact: ["token=\\S+"]}
 history: {enabled: true, ttl: 1d, perNamespace: 7, total: 8}
 autopilot: {injectAntiAffinities: false, monitorNodes: false, resourceTaints: {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: ERR, effect: NoSchedule}]}}
@@ -55,7 +55,7 @@ fn the_keys_about_failures_are_read() {
     assert_eq!(retry_policy.default_backoff.unwrap().delay(2).to_string(), "30s");
     let names: Vec<_> = config.failure_categories.iter().map(|each| each.name.as_str()).collect();
     assert_eq!(names, ["cuda_error", "oom", "disk"]);
-    let values = BTreeSet::from([1, 255]);
+    let values = BTreeSet::from([-1_073_741_819, 0, 255]);
     let not_in = CategoryMatcher::ExitCodes { operator: ExitCodeOperator::NotIn, values };
     assert_eq!(config.failure_categories[2].matcher, not_in);
     let redact = vec![Pattern::new(r"token=\S+").unwrap()];
@@ -254,7 +254,17 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "failureCategories: [{name: a, onExitCodes: {operator: In, values: [0]}}]",
         "failureCategories[0].onExitCodes.values[0]: Invalid value: \"0\": ",
-        "1 to 255",
+        "must not be 0 with the operator In",
+    ),
+    (
+        "failureCategories: [{name: a, onExitCodes: {operator: In, values: [74, 74]}}]",
+        "failureCategories[0].onExitCodes.values[1]: Invalid value: \"74\": ",
+        "must be unique in the list",
+    ),
+    (
+        "failureCategories: [{name: a, onExitCodes: {operator: In, values: [2147483648]}}]",
+        "failureCategories[0].onExitCodes.values[0]: Invalid value: \"2147483648\": ",
+        "must be a whole number of 32 bits",
     ),
     (
         "failureCategories: [{name: a, onExitCodes: {operator: In}}]",

@@ -111,10 +111,15 @@ pub fn is_uncounted(entries: &[Attempt]) -> bool {
 }
 
 /// How many uncounted restarts there were in a row, the last of these closed entries included: those that never became
-/// ready. At least 1.
+/// ready. An attempt that was suspended before it became ready does not end the row. At least 1.
 pub fn uncounted_in_a_row(entries: &[Attempt]) -> u32 {
+    let tells = |index: &usize| {
+        let entry = &entries[*index];
+        entry.outcome != Some(AttemptOutcome::Suspended) || entry.ready_at.is_some()
+    };
     let run = (0..entries.len())
         .rev()
+        .filter(tells)
         .take_while(|index| is_uncounted(&entries[..=*index]) && entries[*index].ready_at.is_none())
         .count();
     u32::try_from(run).unwrap_or(u32::MAX).max(1)

@@ -161,6 +161,8 @@ pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
     }
     steps::begin(draft, &next);
     draft.verdict.action = VerdictAction::Deploy;
+    // what waits for progress is no longer the next thing that happens
+    (draft.verdict.reason, draft.verdict.deadline) = (None, None);
     let steps = &draft.facts.snapshot.policies.steps;
     let step = next.first().map_or(0, |index| steps.step(*index));
     draft.verdict.message = format!("Starting step {} of {}", step + 1, steps.last() + 1);

@@ -167,7 +167,7 @@ pub(super) fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, Str
         match (&component.presence, &component.creation, left_behind(draft, *index)) {
             (Presence::Present(object), _, _) => {
                 let uid = &object.uid;
-                let why = format!("{title}: the name is held by a terminating object (UID {uid})");
+                let why = format!("{title}: an object of this name still exists (UID {uid})");
                 Some((*index, why))
             }
             (_, _, Some(pod)) => {

@@ -24,6 +24,8 @@ pub struct Draft<'a> {
     pub unhealthy: bool,
     /// What the failure that is decided about says about its node.
     pub testimony: Option<Testimony>,
+    /// Since when more pods live than are declared; none where no more do.
+    pub over_quota_since: Option<Timestamp>,
     actions: Vec<Action>,
     ask: FreshRead,
     ask_workload: bool,
@@ -39,6 +41,7 @@ impl<'a> Draft<'a> {
             verdict: Verdict::default(),
             unhealthy: false,
             testimony: None,
+            over_quota_since: None,
             actions: vec![],
             ask: FreshRead::Nothing,
             ask_workload: false,
@@ -213,6 +216,7 @@ impl<'a> Draft<'a> {
             requeue: self.requeue,
             events: self.events,
             testimony: self.testimony,
+            over_quota_since: self.over_quota_since,
             verdict: self.verdict,
         }
     }

@@ -117,6 +117,7 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
         pod_uid: Some(pod.uid.clone()),
         node: pod.node.clone(),
         container: container.map(|container| container.name.clone()),
+        init_container: container.filter(|container| container.init).map(|_| true),
         exit_code: culprit.map(|(_, end)| end.exit_code),
         signal: culprit.and_then(|(_, end)| end.signal),
         reason,

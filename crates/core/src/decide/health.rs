@@ -69,6 +69,13 @@ impl PodSetHealth<'_> {
         }
     }
 
+    /// Whether a pod of it is lost, and only the time since when the pod set is short of it tells since when. A Terminating
+    /// one may have been missing before.
+    fn dates_a_loss(&self) -> bool {
+        let mut lost = self.failed.iter().filter_map(|pod| pod.lost.filter(|_| !pod.terminating));
+        lost.any(|loss| loss.since.is_none())
+    }
+
     /// Name in the label of its pods: `<component>-<pod set>`.
     pub fn name(&self) -> String {
         name_of(self.component, self.pod_set)
@@ -295,8 +302,8 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
             None if failed_at.is_some() => recorded_unready_since(draft, health).unwrap_or(now),
             None => continue,
             Some(old) if old.ready != ready => now,
-            // the clock starts when the last Terminating pod is gone
-            Some(old) if old.terminating && !terminating => now,
+            // the clock starts when the last Terminating pod is gone, but a loss does not begin anew
+            Some(old) if old.terminating && !terminating && !health.dates_a_loss() => now,
             Some(old) => old.since.0,
         };
         let replaced_until = replaced_until(draft.facts, old, health);
@@ -382,18 +389,23 @@ pub fn is_replaced(snapshot: &Snapshot, pod: &Pod) -> bool {
 }
 
 /// From when on a pod counts as lost: since its node is. It is the moment at which it was first seen where
-/// nothing tells, and where its pod set has had all its pods since then.
+/// nothing tells, and where its pod set has had all its pods since then. A pod of another component may have failed before:
+/// none is lost before its own pod set is short of it.
 pub fn lost_at(facts: Facts<'_>, pod: &Pod) -> Timestamp {
     let since = facts.snapshot.status.since.as_ref();
     let seen = since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0);
-    let ready = entry_of(facts.snapshot, pod).filter(|entry| entry.ready);
-    let ready = ready.map(|entry| entry.since.0);
+    let entry = entry_of(facts.snapshot, pod);
+    let ready = entry.filter(|entry| entry.ready).map(|entry| entry.since.0);
+    let short = entry.filter(|entry| !entry.ready).map(|entry| entry.since.0);
     let node = pod.lost.and_then(|loss| loss.since).filter(|at| *at <= facts.now);
     match (node, seen) {
         (Some(at), Some(seen)) => at.max(seen),
         (Some(at), None) if ready.is_none_or(|ready| ready <= at) => at,
         (Some(_) | None, None) => facts.now,
-        (None, Some(seen)) => seen,
+        // of one moment, the first is rounded up to a second and the other one down
+        (None, Some(seen)) => short
+            .filter(|short| short.as_second() > seen.as_second() + 1)
+            .map_or(seen, |short| short.min(facts.now)),
     }
 }
 

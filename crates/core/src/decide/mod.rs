@@ -101,6 +101,9 @@ pub struct Decision {
     pub events: Vec<Warning>,
     /// What the failure says about its node, once the status is written.
     pub testimony: Option<Testimony>,
+    /// Since when more pods live than are declared, for the next look; none where no more do. Where something must be read
+    /// first, it says nothing.
+    pub over_quota_since: Option<Timestamp>,
     /// The decision in words, for people.
     pub verdict: Verdict,
 }

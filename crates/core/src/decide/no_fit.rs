@@ -15,7 +15,7 @@ use super::edges::{At, Edge, Move, Resetting};
 use super::health::PodSetHealth;
 use super::problem::Problem;
 use super::steps::{self, ComponentStage};
-use super::{VerdictAction, attempts, pause, recovery, requeue, resolve, retry, teardown};
+use super::{attempts, pause, recovery, requeue, resolve, retry, teardown};
 use crate::api::condition::unhealthy;
 use crate::api::{AttemptAction, AttemptOutcome, NoFitAction, Requeue};
 use crate::mutations::{self, Mutation};
@@ -105,11 +105,9 @@ where
         draft.ask(FreshRead::Pods);
         return here.stay();
     }
-    let (recorded, said, then) = match action {
-        NoFitAction::Hold => (AttemptAction::Hold, VerdictAction::Hold, "Trying again"),
-        NoFitAction::Requeue => {
-            (AttemptAction::Requeue, VerdictAction::Requeue, "Returning to the queue")
-        }
+    let (recorded, then) = match action {
+        NoFitAction::Hold => (AttemptAction::Hold, "Restarting with the quota reserved"),
+        NoFitAction::Requeue => (AttemptAction::Requeue, "Returning to the queue"),
     };
     resolve::record(draft, problem, recorded, AttemptOutcome::NoFit);
     if mutations::is_present(Mutation::NoFitIsCounted) {
@@ -117,7 +115,6 @@ where
     }
     // what an earlier retry asked for holds no more: the node that it avoids may be the only one with room
     retry::prepare(draft, problem, None, false);
-    draft.verdict.action = said;
     draft.verdict.counted = Some(false);
     draft.verdict.delete = teardown::deletable(draft);
     draft.verdict.retry_after_seconds = Some(pause::left(draft));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::Facts;
 use super::draft::Draft;
 use crate::api::{Phase, condition};
 use crate::config::{Config, OverQuotaAction};
@@ -52,7 +53,7 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
         text += &format!("; and {others} more pod sets");
     }
     if !known {
-        let then = if suspends { "; the AppWrapper is suspended" } else { "" };
+        let then = if suspends { "; the AppWrapper is to be suspended" } else { "" };
         draft.warn(kind, format!("{text}{then}"));
     }
     draft.condition(kind, true, kind, &text);
@@ -77,17 +78,32 @@ pub fn is_to_end(draft: &Draft<'_>) -> bool {
     ends(draft.facts.config) && condition::is_true(conditions, condition::PODS_OVER_QUOTA)
 }
 
-/// The pod sets that have had too many pods for the grace period.
+/// The pod sets that have too many pods, where every look has shown too many for the grace period: not the same pods all the
+/// time, nor the same pod set, since pods that live for a moment only follow one another. While that is said, each pod set
+/// with too many is named at once.
 fn confirmed(draft: &mut Draft<'_>) -> Vec<String> {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if !holds_quota || mutations::is_present(Mutation::OverQuotaUnsaid) {
         return vec![];
     }
-    let grace = draft.facts.config.admission.pods_over_quota.grace;
-    let (due, young): (Vec<_>, Vec<_>) =
-        excesses(draft).into_iter().partition(|each| grace.after(each.since) <= draft.facts.now);
+    let Facts { snapshot, config, now, .. } = draft.facts;
+    let excesses = excesses(draft);
+    let present = excesses.iter().map(|each| each.since).filter(|since| *since <= now).min();
+    // nothing tells that there were too many all the time where calls failed meanwhile
+    let known = snapshot.over_quota_since;
+    let known = known.filter(|since| snapshot.last_gap.is_none_or(|gap| gap < *since));
+    let first = present.map(|since| known.map_or(since, |it| it.min(since)));
+    draft.over_quota_since = first;
+    let grace = config.admission.pods_over_quota.grace;
+    let is_said = condition::is_true(&snapshot.status.conditions, condition::PODS_OVER_QUOTA);
+    let due_at = |each: &Excess| match first.filter(|_| each.since <= now) {
+        Some(_) if is_said => now,
+        Some(first) => grace.after(first),
+        None => grace.after(each.since),
+    };
+    let (due, young): (Vec<_>, Vec<_>) = excesses.into_iter().partition(|each| due_at(each) <= now);
     for each in young {
-        draft.look_again(grace.after(each.since));
+        draft.look_again(due_at(&each));
     }
     due.into_iter().map(|each| each.what).collect()
 }
@@ -109,30 +125,41 @@ fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
         let count = since.iter().filter(|since| **since <= draft.facts.now).count();
         // all that count for longer count still, or they would not be here
         let since = *since.get(declared)?;
-        let pods = if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
-        let place = match (component, pod_set) {
-            (Some((index, component)), Some(pod_set)) => {
-                format!("{}: {pods} in pod set {index}-{pod_set}", component.title())
-            }
-            (Some((_, component)), None) => format!("{}: {pods} in no pod set", component.title()),
-            (None, _) => format!("{pods} of no component"),
+        let (pods, belong) = match count {
+            1 => ("1 live pod".to_owned(), "belongs"),
+            _ => (format!("{count} live pods"), "belong"),
         };
-        Some(Excess { what: format!("{place}, {declared} declared"), since })
+        let what = match (component, pod_set) {
+            (Some((index, component)), Some(pod_set)) => {
+                let title = component.title();
+                let most = match declared {
+                    0 => "none is declared".to_owned(),
+                    1 => "only 1 is declared".to_owned(),
+                    most => format!("only {most} are declared"),
+                };
+                format!("{title}: pod set {index}-{pod_set} has {pods}, but {most}")
+            }
+            (Some((_, component)), None) => {
+                format!("{}: {pods} {belong} to no pod set", component.title())
+            }
+            (None, _) => format!("{pods} {belong} to no component"),
+        };
+        Some(Excess { what, since })
     };
     live.into_iter().filter_map(of).collect()
 }
 
 /// Since when, or from when on, each pod of a pod set counts, the first one first. A Terminating pod makes room for the one
-/// that replaces it; no more of them do than are declared, those whose deletion was requested last.
+/// that replaces it; no more of them do than are declared, those whose deletion was requested last. Where it is not known
+/// when that was, it was when the pod was created.
 fn counted_since(mut pods: Vec<&Pod>, declared: usize, now: Timestamp) -> Vec<Timestamp> {
-    let requested = |pod: &Pod| pod.terminating.then(|| pod.deletion_requested.unwrap_or(now));
-    pods.sort_by_cached_key(|pod| std::cmp::Reverse(requested(pod)));
-    let since = pods.into_iter().enumerate().filter_map(|(index, pod)| {
-        let created = pod.created.unwrap_or(now);
+    let created = |pod: &Pod| pod.created.unwrap_or(now);
+    let requested = |pod: &Pod| pod.deletion_requested.unwrap_or_else(|| created(pod));
+    pods.sort_by_cached_key(|pod| std::cmp::Reverse(pod.terminating.then(|| requested(pod))));
+    let since = pods.into_iter().enumerate().map(|(index, pod)| {
         let makes_room = pod.terminating && index < declared;
-        let from =
-            if makes_room { TERMINATING_MAX.after(pod.deletion_requested?) } else { created };
-        Some(created.max(from))
+        let from = if makes_room { TERMINATING_MAX.after(requested(pod)) } else { created(pod) };
+        created(pod).max(from)
     });
     let mut since: Vec<Timestamp> = since.collect();
     since.sort_unstable();

@@ -24,10 +24,11 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     uncounted(closed(status), limits).unwrap_or(limits.retry_pause.as_duration())
 }
 
-/// The entries up to the last one that says what was done about a failure.
+/// The entries up to that of the attempt that ended last; none where it ended without a failure: whoever resumes it does
+/// not wait for the pause of an older restart.
 fn closed(status: &AppWrapperStatus) -> &[Attempt] {
-    let last = status.attempts.iter().rposition(|attempt| attempt.action.is_some());
-    last.map_or(&[], |last| &status.attempts[..=last])
+    let is_closed = status.attempts.last().is_some_and(|last| last.action.is_some());
+    if is_closed { &status.attempts } else { &[] }
 }
 
 /// The pause after the last of these entries; none where it is counted.
@@ -98,7 +99,7 @@ pub(super) fn seconds(duration: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Phase;
+    use crate::api::{AttemptOutcome, Phase};
     use crate::decide::tests::given::{at, given};
     use crate::tuning::Period;
 
@@ -125,6 +126,29 @@ mod tests {
                 pause(&status, &limits).as_secs()
             });
             assert_eq!(found, want, "{action:?} {own}");
+        }
+    }
+
+    #[test]
+    fn what_is_suspended_between_uncounted_restarts_ends_no_row() {
+        let limits = given(Phase::Resetting).limits;
+        let uncounted =
+            Attempt { action: Some(AttemptAction::RestartIgnoringLimit), ..Attempt::default() };
+        let suspended = Attempt { outcome: Some(AttemptOutcome::Suspended), ..Attempt::default() };
+        let ready_at = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
+        let ran = Attempt { ready_at, ..suspended.clone() };
+        for (what, attempts, want) in [
+            ("it never ran", vec![&uncounted, &suspended, &uncounted], (180, Some(180))),
+            ("… twice", vec![&uncounted, &suspended, &suspended, &uncounted], (180, Some(180))),
+            ("it ran", vec![&uncounted, &ran, &uncounted], (90, Some(90))),
+            ("it is what ended last", vec![&uncounted, &uncounted, &suspended], (90, None)),
+            ("… and had run", vec![&uncounted, &uncounted, &ran], (90, None)),
+        ] {
+            let attempts = attempts.into_iter().cloned().collect();
+            let status = AppWrapperStatus { attempts, ..AppWrapperStatus::default() };
+            let after = after_uncounted(&status, &limits, at(0));
+            let after = after.map(|until| until.as_second() - at(0).as_second());
+            assert_eq!((pause(&status, &limits).as_secs(), after), want, "{what}");
         }
     }
 }

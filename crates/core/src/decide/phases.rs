@@ -17,6 +17,7 @@ use super::{
 };
 use crate::api::Since;
 use crate::api::condition::{self, unhealthy};
+use crate::api::keys;
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Object, Outcome};
@@ -25,7 +26,7 @@ use crate::snapshot::{Object, Outcome};
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
     let suspend = draft.facts.snapshot.suspend;
     let is_held = suspend || requeue::is_inactive(draft);
-    if !is_held && !resume(draft, "Suspend is false") {
+    if !is_held && !resume(draft, "spec.suspend is false") {
         return here.stay(); // the finalizer first; a status of its own would be one write too many
     }
     draft.component_status();
@@ -36,8 +37,11 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
     }
     if is_held {
         notices::invalid_policies(draft);
-        let why = if suspend { "Suspend is true" } else { "It is inactive" };
-        why.clone_into(&mut draft.verdict.message);
+        draft.verdict.message = if suspend {
+            "spec.suspend is true".to_owned()
+        } else {
+            format!("Annotation {} is false", keys::ACTIVE)
+        };
         return here.to::<Suspended>();
     }
     here.to::<Resuming>()
@@ -60,7 +64,7 @@ pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
         "Pausing before the next attempt".clone_into(&mut draft.verdict.message);
         return here.stay();
     }
-    if resume(draft, "Suspend is false") { here.to::<Resuming>() } else { here.stay() }
+    if resume(draft, "spec.suspend is false") { here.to::<Resuming>() } else { here.stay() }
 }
 
 /// Opens the next attempt, once the finalizer is there.
@@ -121,9 +125,16 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
         Err(moved) => return moved,
     };
     if snapshot.finalizer && sweep(draft, Orphans::OfAnotherAttempt) {
+        // the time of the pods that are to come does not run yet
+        draft.since().deployed = None;
         "Waiting for objects of an earlier attempt to be deleted"
             .clone_into(&mut draft.verdict.message);
         return here.stay();
+    }
+    let is_dated = snapshot.status.since.as_ref().is_some_and(|since| since.deployed.is_some());
+    if !is_dated && !snapshot.status.attempts.is_empty() {
+        draft.since().deployed = Some(draft.anchor());
+        return here.stay(); // nothing of an earlier attempt is left, and the attempt begins
     }
     let is_absent = |index: &usize| !deploy::exists(draft, &snapshot.components[*index]);
     let absent: Vec<usize> = open.iter().copied().filter(is_absent).collect();
@@ -277,17 +288,29 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         resolve::say_present(draft, &problem, &problems);
         return resolve::resolve(here, draft, &problem);
     }
-    if budget::refill(draft, draft.facts.now) {
-        return here.stay();
+    go_on(draft, &pod_sets);
+    here.stay()
+}
+
+/// What is done while nothing is wrong that the policies decide about: Terminating pods that no component expects are
+/// force-deleted in the end, restarts are given back, and the next step begins.
+fn go_on(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
+    let trouble = has_trouble_coming(draft);
+    // what keeps a component from coming or going is told, and its deadline stays
+    let forces = !trouble && success::force_unexpected_pods(draft, pod_sets);
+    if draft.asks() || budget::refill(draft, draft.facts.now) {
+        return;
     }
     if let Some(next) = budget::next_refill(&draft.status, draft.facts) {
         draft.look_again(next);
     }
-    if !has_trouble_coming(draft) {
-        draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-        components::begin_next_step(draft, &pod_sets);
+    if trouble {
+        return;
     }
-    here.stay()
+    if !forces {
+        draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
+    }
+    components::begin_next_step(draft, pod_sets);
 }
 
 /// Whether a component that is to come or go keeps the AppWrapper from being healthy.

@@ -299,7 +299,6 @@ fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
             category: Some(Category::Node.as_str().to_owned()),
             ..problem.failure
         },
-        evacuation: true,
         ..problem
     })
 }

@@ -36,8 +36,6 @@ pub struct Problem<'a> {
     pub unhealthy_from: Option<Timestamp>,
     /// When it is acted on if nothing changes; at once where absent.
     pub deadline: Option<Timestamp>,
-    /// No policy is evaluated, and the restart is not counted: the node caused the problem.
-    pub evacuation: bool,
     /// Components that failed, the first failure first.
     pub components: Vec<FailedComponent<'a>>,
     /// What of it `podFailurePolicy` ignores.
@@ -74,16 +72,41 @@ impl<'a> Problem<'a> {
     ) -> Self {
         let snapshot = draft.facts.snapshot;
         let component = &snapshot.components[index];
+        let failure = failure::of_component(snapshot, component, reason, message);
+        let plain = Self::plain(draft.facts.now, reason, message.to_owned(), failure);
+        Self { component: Some(index), ..plain }
+    }
+
+    /// A problem that a pod has.
+    pub fn of_pod(facts: Facts<'a>, pod: &'a Pod, reason: &'static str) -> Self {
+        let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
+        let failure = failure::of_pod(facts, pod, component);
+        Self {
+            pod: Some(pod),
+            component: pod.component,
+            // only a failure asks it, and it goes through all pods
+            is_final: pod.has_failed() && replacement::is_final(facts, pod),
+            may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
+            ..Self::plain(facts.now, reason, failure::sentence(&failure), failure)
+        }
+    }
+
+    /// A problem of now; acted on at once.
+    fn plain(
+        now: Timestamp,
+        reason: &'static str,
+        message: String,
+        failure: FailureRecord,
+    ) -> Self {
         Self {
             reason,
-            message: message.to_owned(),
-            failure: failure::of_component(snapshot, component, reason, message),
+            message,
+            failure,
             pod: None,
-            component: Some(index),
-            failed_at: draft.facts.now,
+            component: None,
+            failed_at: now,
             unhealthy_from: None,
             deadline: None,
-            evacuation: false,
             components: vec![],
             ignored: Ignored::Nothing,
             is_final: true,
@@ -94,29 +117,9 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// A problem that a pod has.
-    pub fn of_pod(facts: Facts<'a>, pod: &'a Pod, reason: &'static str) -> Self {
-        let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
-        let failure = failure::of_pod(facts, pod, component);
-        Self {
-            reason,
-            message: failure::sentence(&failure),
-            failure,
-            pod: Some(pod),
-            component: pod.component,
-            failed_at: facts.now,
-            unhealthy_from: None,
-            deadline: None,
-            evacuation: false,
-            components: vec![],
-            ignored: Ignored::Nothing,
-            // only a failure asks it, and it goes through all pods
-            is_final: pod.has_failed() && replacement::is_final(facts, pod),
-            may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
-            silent_owners: None,
-            no_fit: None,
-            judged: None,
-        }
+    /// Whether no policy is evaluated and the restart is not counted: the node caused the problem.
+    pub fn evacuates(&self) -> bool {
+        self.reason == unhealthy::AUTOPILOT_NO_EXECUTE
     }
 
     /// The same, where neither the pod nor its containers say why: the record says what is wrong.
@@ -268,7 +271,7 @@ fn any_pod_decides(draft: &Draft<'_>, ruling: &Ruling) -> bool {
 pub fn most_urgent<'a>(draft: &Draft<'a>, problems: &mut Vec<Problem<'a>>) -> Option<Problem<'a>> {
     let now = draft.facts.now;
     let due = |problem: &Problem<'_>| {
-        if problem.evacuation {
+        if problem.evacuates() {
             return now;
         }
         if problem.no_fit.is_some() {
@@ -277,7 +280,7 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: &mut Vec<Problem<'a>>) -> Op
         problem.due(draft, &problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
     };
     let first = (0..problems.len()).min_by_key(|index| due(&problems[*index]))?;
-    let evacuation = problems.iter().position(|problem| problem.evacuation);
+    let evacuation = problems.iter().position(Problem::evacuates);
     let preferred = evacuation.filter(|_| is_held_back(draft, &problems[first]));
     Some(problems.swap_remove(preferred.unwrap_or(first)))
 }

@@ -1,4 +1,4 @@
-//! The hang guard: the progress that pods report, and until when a newer report is waited for.
+//! Hangs: the progress that pods report, and until when a newer report is waited for.
 //!
 //! ```text
 //! pods ready ──startWithin──▶ hang        no report yet, or none since the pods were ready again
@@ -168,7 +168,7 @@ pub fn watch<'a>(draft: &mut Draft<'a>, pod_sets: &[PodSetHealth<'a>]) {
         draft.verdict.reason = Some(unhealthy::STALLED.to_owned());
         let sentence = guard.sentence();
         draft.verdict.message =
-            format!("{sentence}; treated as a hang at {deadline} unless progress is reported");
+            format!("{sentence}; counts as a hang at {deadline} unless progress is reported");
     }
 }
 
@@ -324,7 +324,7 @@ fn flaws(facts: Facts<'_>) -> Vec<String> {
     let flaw = |pod: &Pod| {
         let why = why(pod)?;
         Some(format!(
-            "pod {}: annotation {}: {why}; it counts as no report",
+            "pod {}: annotation {}: {why}; the report is ignored",
             pod.name,
             keys::PROGRESS
         ))

@@ -33,7 +33,7 @@ const POLL_REFUSED: Period = Period::from_secs(60);
 
 /// Whether Kueue manages the AppWrapper in this cluster.
 pub fn is_queued(draft: &Draft<'_>) -> bool {
-    draft.facts.snapshot.queue_managed && !draft.facts.snapshot.has_manager
+    draft.facts.snapshot.is_queued()
 }
 
 /// Whether the annotation `active` keeps the AppWrapper from running. In a worker cluster of MultiKueue it does not: the
@@ -90,7 +90,7 @@ pub fn release_quota(draft: &mut Draft<'_>) -> bool {
         return stay_inactive(draft);
     }
     let snapshot = draft.facts.snapshot;
-    draft.verdict.action = VerdictAction::Requeue;
+    draft.verdict.action = VerdictAction::Handle(AttemptAction::Requeue);
     let why = if is_inactive(draft) { said() } else { "Returning to the queue".to_owned() };
     draft.verdict.message = format!("{why}: Kueue releases the quota");
     let refused = match &snapshot.workload {

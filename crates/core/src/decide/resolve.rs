@@ -31,7 +31,7 @@ where
         return here.stay();
     }
     let ruling = problem.ruling(draft);
-    if problem.evacuation {
+    if problem.evacuates() {
         // that the pod is on the node, and the node is marked, is true now, or the restart comes for nothing
         if draft.facts.snapshot.answered < FreshRead::Pods {
             draft.ask(FreshRead::Pods);
@@ -234,14 +234,9 @@ where
     P: Edge<Resetting> + Edge<Suspending>,
 {
     let counted = ruling.action == RulingAction::Restart;
-    let (action, said) = if counted {
-        (AttemptAction::Restart, VerdictAction::Restart)
-    } else {
-        (AttemptAction::RestartIgnoringLimit, VerdictAction::RestartIgnoringLimit)
-    };
+    let action = if counted { AttemptAction::Restart } else { AttemptAction::RestartIgnoringLimit };
     record(draft, problem, action, AttemptOutcome::Failed);
     retry::prepare(draft, problem, ruling.retry.as_ref(), counted);
-    draft.verdict.action = said;
     draft.verdict.counted = Some(counted);
     draft.verdict.delete = teardown::deletable(draft);
     draft.verdict.retry_after_seconds = Some(pause::left(draft));
@@ -267,7 +262,6 @@ fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize, counted:
     attempts::push(draft, number);
     steps::recreate(draft, index);
     draft.since().failed_pods = None;
-    draft.verdict.action = VerdictAction::RecreateComponent;
     draft.verdict.counted = Some(counted);
     draft.verdict.delete = vec![index];
     let title = draft.facts.snapshot.components[index].title();
@@ -286,7 +280,6 @@ where
     P: Edge<Failed>,
 {
     record(draft, problem, AttemptAction::Fail, AttemptOutcome::Failed);
-    draft.verdict.action = VerdictAction::Fail;
     draft.condition(condition::PODS_READY, false, "Failed", &problem.message);
     draft.status.since = Some(Since { failed: Some(draft.anchor()), ..Since::default() });
     teardown::begin_after_failure(draft);
@@ -294,7 +287,7 @@ where
     here.to::<Failed>()
 }
 
-/// Writes the failure into the recorded attempts, before anything is deleted.
+/// Writes the failure and what is done about it into the recorded attempts and the verdict, before anything is deleted.
 pub(super) fn record(
     draft: &mut Draft<'_>,
     problem: &Problem<'_>,
@@ -302,6 +295,7 @@ pub(super) fn record(
     outcome: AttemptOutcome,
 ) {
     describe(draft, problem);
+    draft.verdict.action = VerdictAction::Handle(action);
     draft.verdict.deadline = None; // what else was waited for is decided with it
     draft.verdict.create.clear(); // nor does a later step go on
     say_unhealthy(draft, problem);

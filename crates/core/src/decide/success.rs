@@ -17,8 +17,11 @@ use crate::api::{AttemptOutcome, Since};
 use crate::kinds::Kind;
 use crate::mutations::{self, Mutation};
 use crate::plan::FreshRead;
-use crate::snapshot::{Pod, PodPhase, Snapshot};
+use crate::snapshot::{Component, End, Pod, PodPhase, Snapshot};
 use crate::tuning::Period;
+
+/// Why the last pods are waited for.
+const ALL_SUCCEEDED: &str = "every component has succeeded";
 
 /// How long pods may go on after every component has succeeded.
 const LEFT_RUNNING_MAX: Period = Period::from_secs(60);
@@ -75,7 +78,8 @@ pub(super) fn unless_succeeded(
             || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
     };
     if !early && snapshot.pods.iter().any(is_left) {
-        let acts = force_last_pods(draft) || end_last_pods(draft);
+        let forces = force_overdue_pods(draft, |_| true, ALL_SUCCEEDED);
+        let acts = forces || end_last_pods(draft);
         return if acts { Err(here.stay()) } else { Ok(here) };
     }
     if snapshot.answered < FreshRead::Pods && !have_all_pods_ended(snapshot) {
@@ -91,11 +95,15 @@ pub(super) fn unless_succeeded(
 /// Whether every component with pods has succeeded. An AppWrapper that never has pods does not end by itself.
 fn have_all_succeeded(draft: &Draft<'_>) -> bool {
     let components = draft.facts.snapshot.components.iter().enumerate();
-    let mut with_pods =
-        components.filter(|(_, component)| !component.pod_sets.is_empty()).peekable();
-    with_pods.peek().is_some()
+    let mut with_pods = components.filter(|(_, component)| !component.pod_sets.is_empty());
+    with_pods.clone().any(|(_, component)| tells_of_success(component))
         && with_pods.all(|(index, _)| health::has_succeeded(draft, index))
         && components::all_are_up(draft)
+}
+
+/// Whether the success of a component can be told: by its kind, or by the pods that it has.
+fn tells_of_success(component: &Component) -> bool {
+    component.end != End::Unknown || component.pod_sets.iter().any(|set| set.count() > 0)
 }
 
 /// Whether the pods that have succeeded are as many as are declared: then no other runs that a watch has not shown yet.
@@ -147,24 +155,62 @@ fn end_last_pods(draft: &mut Draft<'_>) -> bool {
         draft.look_again(due);
         return false;
     }
-    delete_last(draft, left, force_delete::delete);
+    delete_last(draft, left, force_delete::delete, ALL_SUCCEEDED);
     true
 }
 
-/// Force-deletes the pods that alone keep the AppWrapper from succeeding, since their kubelets do not respond: what a
-/// teardown does after the same time. Source: `docs/user/policies.md#when`.
-fn force_last_pods(draft: &mut Draft<'_>) -> bool {
+/// Force-deletes the pods that stay Terminating in pod sets of which their components expect no pod now. A component may
+/// wait until they are gone: a Job whose other pods have done all its work, a Volcano Job that restarts or ends. Returns true
+/// if it does, or if it asks for a LIST of the pods first. Source: `docs/user/policies.md#pods-that-stay-terminating`.
+pub(super) fn force_unexpected_pods(
+    draft: &mut Draft<'_>,
+    pod_sets: &[health::PodSetHealth<'_>],
+) -> bool {
+    let components = &draft.facts.snapshot.components;
+    // a watch may still show what an object of an earlier attempt expects
+    let expects_none = |set: &&health::PodSetHealth<'_>| {
+        !set.done
+            && set.expected == 0
+            && steps::standing(draft, set.component) == ComponentStage::Up
+            && health::is_current(draft, set.component, &components[set.component])
+    };
+    let empty: BTreeSet<(usize, usize)> =
+        pod_sets.iter().filter(expects_none).map(|set| (set.component, set.pod_set)).collect();
+    if empty.is_empty() {
+        return false;
+    }
+    let is_unexpected = |pod: &Pod| {
+        !pod.gone
+            && !pod.held_by_finalizers
+            && pod.component.zip(pod.pod_set).is_some_and(|place| empty.contains(&place))
+    };
+    force_overdue_pods(draft, is_unexpected, "no pod of its pod set is expected now")
+}
+
+/// Force-deletes the Terminating pods that are waited for, since their kubelets do not respond: what a teardown does after
+/// the same time. Returns true if it does, or if it asks for a LIST of the pods first. Source:
+/// `docs/user/policies.md#when`.
+fn force_overdue_pods(
+    draft: &mut Draft<'_>,
+    is_waited_for: impl Fn(&Pod) -> bool,
+    why: &str,
+) -> bool {
     let facts = draft.facts;
     let fenced: BTreeSet<&str> = force_delete::fenced(draft).map(|pod| pod.uid.as_str()).collect();
     let overdue_from = |pod: &Pod| health::overdue_from(facts, pod).filter(|at| *at <= facts.now);
     let is_forced = |pod: &&Pod| overdue_from(pod).is_some() || fenced.contains(pod.uid.as_str());
-    let terminating = facts.snapshot.pods.iter().filter(|pod| pod.terminating);
-    let forced: Vec<&Pod> = terminating.filter(is_forced).collect();
+    let pods = facts.snapshot.pods.iter();
+    let terminating = pods.filter(|pod| pod.terminating && is_waited_for(pod));
+    let (forced, others): (Vec<&Pod>, Vec<&Pod>) = terminating.partition(is_forced);
+    // no event says when another one becomes overdue
+    if let Some(next) = others.iter().filter_map(|pod| health::overdue_from(facts, pod)).min() {
+        draft.look_again(next);
+    }
     if forced.is_empty() {
         return false;
     }
     let since = forced.iter().filter_map(|pod| overdue_from(pod)).min().unwrap_or(facts.now);
-    if let Some(first) = delete_last(draft, forced, force_delete::force) {
+    if let Some(first) = delete_last(draft, forced, force_delete::force, why) {
         let problem = Problem::of_pod(facts, first, unhealthy::STUCK_TERMINATING);
         let message = draft.verdict.message.clone();
         say_unhealthy(draft, &Problem { message, ..problem });
@@ -173,12 +219,12 @@ fn force_last_pods(draft: &mut Draft<'_>) -> bool {
     true
 }
 
-/// Deletes the pods that alone keep the AppWrapper from succeeding, once a LIST has confirmed them, and says so; the first of
-/// them by name.
+/// Deletes the pods that are waited for, once a LIST has confirmed them, and says so and why; the first of them by name.
 fn delete_last<'a>(
     draft: &mut Draft<'a>,
     mut pods: Vec<&'a Pod>,
     delete: fn(&mut Draft<'_>, &Pod),
+    why: &str,
 ) -> Option<&'a Pod> {
     let snapshot = draft.facts.snapshot;
     if snapshot.answered < FreshRead::Pods {
@@ -191,7 +237,9 @@ fn delete_last<'a>(
     }
     let waiting = waiting_for(&of_pods(snapshot, &pods));
     draft.verdict.action = VerdictAction::Delete;
-    draft.verdict.message = format!("{waiting}; every component has succeeded");
+    // what waits for progress is no longer the next thing that happens
+    (draft.verdict.reason, draft.verdict.deadline) = (None, None);
+    draft.verdict.message = format!("{waiting}; {why}");
     pods.first().copied()
 }
 

@@ -17,7 +17,7 @@ use crate::suspicion::{Testimony, rank, room};
 /// suspicion is off.
 pub fn testimony(draft: &Draft<'_>, problem: &Problem<'_>) -> Option<Testimony> {
     let (facts, failure) = (draft.facts, &problem.failure);
-    if !is_on(facts) || problem.evacuation {
+    if !is_on(facts) || problem.evacuates() {
         return None;
     }
     let pod = problem.pod.filter(|pod| pod.has_failed())?;

@@ -31,7 +31,7 @@ pub(super) fn delete_requested(here: At<Alive>, draft: &mut Draft<'_>) -> Move {
 
 /// `suspend` is true: from any phase that holds quota.
 pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move {
-    end_on_request(draft, "Suspending", "Suspend is true");
+    end_on_request(draft, "Suspending", "spec.suspend is true");
     here.to::<Suspending>()
 }
 
@@ -107,7 +107,11 @@ fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
         return here.stay();
     }
     draft.verdict.retry_after_seconds = None;
-    if phases::resume(draft, "Reset complete") { here.to::<Resuming>() } else { here.stay() }
+    if phases::resume(draft, "All resources are deleted; the next attempt begins") {
+        here.to::<Resuming>()
+    } else {
+        here.stay()
+    }
 }
 
 /// Deletes everything, then releases the quota.
@@ -128,7 +132,7 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
     pause_from_now(draft);
     retry::end_growth(draft);
     let message = if draft.facts.snapshot.suspend {
-        "Suspend is true; all resources are deleted"
+        "spec.suspend is true; all resources are deleted"
     } else {
         "All resources are deleted" // for memory that the API server refused
     };
@@ -147,18 +151,19 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
 /// so does the delay of a retry policy. Source: `docs/user/policies.md#delay`.
 fn pause_from_now(draft: &mut Draft<'_>) {
     let status = &draft.status;
+    // Resetting says so in the entry; `ResourcesDeployed` is True in this phase, whatever exists
+    let was_gone = status.attempts.last().is_some_and(|last| last.ended_at.is_some());
     let needs_memory = !status.pending_memory.is_empty() && requeue::is_queued(draft);
-    if status.retry_after.is_none() && needs_memory && !nothing_deployed(draft) {
+    if status.retry_after.is_none() && needs_memory && !was_gone {
         let until = pause::until(status, draft.facts.limits, draft.facts.anchor);
         draft.status.retry_after = until.map(Time);
         return;
     }
-    let mut closed = status.attempts.iter().rev().filter(|attempt| attempt.action.is_some());
-    let rule = closed.next().and_then(|attempt| attempt.rule.as_ref());
+    let rule = status.attempts.last().and_then(|last| last.rule.as_ref());
     let is_delay = rule.is_some_and(|rule| rule.source == RuleSource::RetryPolicy);
     let Some(until) = status.retry_after.clone().filter(|_| !is_delay) else { return };
     let pause = pause::after_uncounted(status, draft.facts.limits, draft.facts.anchor);
-    if let Some(later) = pause.filter(|_| !nothing_deployed(draft)) {
+    if let Some(later) = pause.filter(|_| !was_gone) {
         draft.status.retry_after = Some(Time(until.0.max(later)));
     }
 }
@@ -278,7 +283,8 @@ pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move 
     if delete_remaining(draft) || mutations::is_present(Mutation::FinalizerEarly) {
         if draft.facts.snapshot.has_other_finalizers && (deployed(draft) || reserves_quota(draft)) {
             attempts::end(draft);
-            let message = "All resources are deleted; waiting for finalizers of others";
+            let message =
+                "All resources are deleted; waiting for the other finalizers of the AppWrapper";
             finish(draft, "Terminating", message);
             draft.condition(condition::QUOTA_RESERVED, false, "Terminating", message);
             let gone = Some(draft.anchor());

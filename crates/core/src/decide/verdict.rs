@@ -1,6 +1,6 @@
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{FailureRecord, Retries, RuleRef};
+use crate::api::{AttemptAction, FailureRecord, Retries, RuleRef};
 
 /// A decision in words: what `explain` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,18 +46,8 @@ pub enum VerdictAction {
     Delete,
     /// The AppWrapper has succeeded.
     Succeed,
-    /// It is restarted, counted.
-    Restart,
-    /// It is restarted, not counted.
-    RestartIgnoringLimit,
-    /// One component is created again.
-    RecreateComponent,
-    /// It has failed.
-    Fail,
-    /// Its pods cannot be scheduled: it is restarted, not counted, and keeps its quota.
-    Hold,
-    /// Its pods cannot be scheduled: it releases its quota and returns to its queue.
-    Requeue,
+    /// A failure is handled, or the quota is being released for a return to the queue.
+    Handle(AttemptAction),
 }
 
 impl VerdictAction {
@@ -70,43 +60,19 @@ impl VerdictAction {
             Self::Deploy => "Deploy",
             Self::Delete => "Delete",
             Self::Succeed => "Succeed",
-            Self::Restart => "Restart",
-            Self::RestartIgnoringLimit => "RestartIgnoringLimit",
-            Self::RecreateComponent => "RecreateComponent",
-            Self::Fail => "Fail",
-            Self::Hold => "Hold",
-            Self::Requeue => "Requeue",
+            Self::Handle(action) => action.as_str(),
         }
     }
 
     /// Whether nothing is done now.
     #[must_use]
     pub const fn is_idle(self) -> bool {
-        match self {
-            Self::None | Self::Wait => true,
-            Self::Deploy
-            | Self::Delete
-            | Self::Succeed
-            | Self::Restart
-            | Self::RestartIgnoringLimit
-            | Self::RecreateComponent
-            | Self::Fail
-            | Self::Hold
-            | Self::Requeue => false,
-        }
+        matches!(self, Self::None | Self::Wait)
     }
 
-    /// Whether it ends an attempt, or the object of a component, because of a failure.
+    /// Whether a failure is handled, or the quota released afterwards; `failure` is set only by the former.
     #[must_use]
     pub const fn handles_failure(self) -> bool {
-        match self {
-            Self::Restart
-            | Self::RestartIgnoringLimit
-            | Self::RecreateComponent
-            | Self::Fail
-            | Self::Hold
-            | Self::Requeue => true,
-            Self::None | Self::Wait | Self::Deploy | Self::Delete | Self::Succeed => false,
-        }
+        matches!(self, Self::Handle(_))
     }
 }

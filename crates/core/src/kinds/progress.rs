@@ -231,6 +231,7 @@ mod tests {
                 attempt: 0,
                 namespace: "n",
                 component: 0,
+                queue: None,
                 scheduler_name: None,
                 avoid_nodes: &[],
                 suspect_nodes: None,

@@ -60,6 +60,9 @@ static OTHER: Kind = Kind {
 /// API version and name of a kind.
 type Name = (&'static str, &'static str);
 
+/// The `MPIJob` of the MPI Operator, which runs its launcher in a Job, unlike the Training Operator, whose row it shares.
+const MPI_OPERATOR: Name = ("kubeflow.org/v2beta1", "MPIJob");
+
 const POD: Name = ("v1", "Pod");
 const JOB: Name = ("batch/v1", "Job");
 const JOB_SET: Name = ("jobset.x-k8s.io/v1alpha2", "JobSet");
@@ -214,11 +217,34 @@ impl Kind {
         other.unwrap_or_else(|| Self::of(api_version, kind))
     }
 
+    /// Whether a kind is the `MPIJob` of the MPI Operator.
+    #[must_use]
+    pub fn is_of_mpi_operator(api_version: &str, kind: &str) -> bool {
+        (api_version, kind) == MPI_OPERATOR
+    }
+
+    /// What objects of a kind make between themselves and their pods, whatever the version; of a kind without a row, anything.
+    #[must_use]
+    pub fn made_by(api_version: &str, kind: &str) -> &'static [(&'static str, &'static str)] {
+        if Self::is_of_mpi_operator(api_version, kind) {
+            &[JOB]
+        } else {
+            Self::of_any_version(api_version, kind).makes
+        }
+    }
+
     /// The row of the kind of an object, whatever its version.
     #[must_use]
     pub fn of_object_of_any_version(object: &Value) -> &'static Self {
         let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
         Self::of_any_version(text("apiVersion"), text("kind"))
+    }
+
+    /// Whether an object is an `MPIJob` of the MPI Operator.
+    #[must_use]
+    pub fn is_object_of_mpi_operator(object: &Value) -> bool {
+        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        Self::is_of_mpi_operator(text("apiVersion"), text("kind"))
     }
 
     /// All rows.

@@ -41,6 +41,8 @@ pub struct OwnershipLabels<'a> {
     pub namespace: &'a str,
     /// Index of the component in `spec.components`.
     pub component: usize,
+    /// The queue of the AppWrapper; none where it names none.
+    pub queue: Option<&'a str>,
     /// Scheduler of the pods that name none.
     pub scheduler_name: Option<&'a str>,
     /// Hostnames of nodes that its pods must not be on.
@@ -75,10 +77,11 @@ impl OwnershipLabels<'_> {
 
 /// The object to create for a component.
 ///
-/// On the object: our namespace, our labels, our owner reference as the only one, nothing that the
-/// API server sets, no `status`. On every pod template: our labels, what `podSetInfos` of the same
-/// index adds, the nodes and the marks of nodes to avoid, and where progress is reported. Our labels replace the template's and Kueue's of the same keys, because the
-/// controller finds its objects by them; everything else of the template stays as it is.
+/// On the object: our namespace, our labels, our owner reference as the only one, the queue of the AppWrapper where the
+/// template names one, nothing that the API server sets, no `status`. On every pod template: our labels, what
+/// `podSetInfos` of the same index adds, the nodes and the marks of nodes to avoid, and where progress is reported. Our
+/// labels replace the template's and Kueue's of the same keys, because the controller finds its objects by them;
+/// everything else of the template stays as it is.
 /// Go: `createComponent`.
 ///
 /// # Errors
@@ -151,7 +154,15 @@ fn stamp_object(object: &mut Value, stamp: &OwnershipLabels<'_>) -> Result<(), E
             "blockOwnerDeletion": true,
         }]),
     );
-    metadata.object("labels")?.overwrite(stamp.labels());
+    let mut labels = metadata.object("labels")?;
+    labels.overwrite(stamp.labels());
+    // the AppWrapper may have moved to another queue since
+    let named = labels.map.get(keys::QUEUE_NAME).and_then(Value::as_str);
+    if let Some(queue) = stamp.queue
+        && named.is_some_and(|named| !named.is_empty())
+    {
+        labels.map.insert(keys::QUEUE_NAME.to_owned(), queue.into());
+    }
     Ok(())
 }
 
@@ -219,6 +230,7 @@ mod tests {
         attempt: 2,
         namespace: "team",
         component: 3,
+        queue: None,
         scheduler_name: None,
         avoid_nodes: &[],
         suspect_nodes: None,
@@ -267,6 +279,22 @@ mod tests {
                 }],
             })
         );
+    }
+
+    #[test]
+    fn a_component_names_no_other_queue_than_its_appwrapper() {
+        for (given, own, want) in [
+            (json!({keys::QUEUE_NAME: "a"}), Some("b"), json!("b")),
+            (json!({keys::QUEUE_NAME: "a"}), None, json!("a")),
+            (json!({}), Some("b"), json!(null)),
+            (json!(null), Some("b"), json!(null)),
+        ] {
+            let mut component = given_job(json!({}));
+            component.template["metadata"]["labels"] = given.clone();
+            let stamp = OwnershipLabels { queue: own, ..STAMP };
+            let object = rendered(&component, &stamp).expect("nothing is in the way");
+            assert_eq!(object["metadata"]["labels"][keys::QUEUE_NAME], want, "{given} {own:?}");
+        }
     }
 
     #[test]

@@ -66,9 +66,18 @@ mod tests {
     #[test]
     fn another_version_of_a_known_kind_says_how_it_ended_and_no_more() {
         let conditions = |kind| json!({"conditions": [condition(kind, "True")]});
+        let because = |reason: &str| {
+            let mut status = conditions("Failed");
+            status["conditions"][0]["reason"] = json!(reason);
+            status
+        };
+        let limit = "BackoffLimitExceeded";
+        let mpi = "kubeflow.org/v2beta1";
         for (version, kind, status, want) in [
             ("kubeflow.org/v2beta1", "MPIJob", conditions("Succeeded"), Outcome::Succeeded),
             ("kubeflow.org/v2beta1", "MPIJob", conditions("Failed"), failed("R", "M")),
+            (mpi, "MPIJob", because("BackoffLimitExceeded/Evicted"), failed(limit, "M")),
+            (mpi, "MPIJob", because("BackoffLimitExceeded/"), failed(limit, "M")),
             ("kubeflow.org/v2beta1", "Other", conditions("Succeeded"), Outcome::Active),
             ("example.com/v2beta1", "MPIJob", conditions("Succeeded"), Outcome::Active),
         ] {
@@ -242,6 +251,12 @@ mod tests {
             (status(json!({"name": "a", "succeeded": 1}), json!({})), (0, 0), (0, 6)),
             (status(json!({}), json!({"name": "b", "succeeded": 2})), (0, 0), (1, 2)),
             (status(json!({}), json!({"name": "b", "succeeded": 3})), (0, 0), (1, 0)),
+            // every pod has succeeded, and the Jobs wait for one that is Terminating
+            (
+                status(json!({"name": "a", "ready": 1}), json!({"name": "b", "ready": 3})),
+                (1, 24),
+                (0, 0),
+            ),
             // two untouched, and one pod of the third; or one near the end of each
             (json!(null), (0, 7), (1, 5)),
             (json!(null), (0, 21), (1, 2)),

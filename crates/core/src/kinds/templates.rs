@@ -163,8 +163,13 @@ fn raise(most: &mut BTreeMap<String, f64>, other: &BTreeMap<String, f64>) {
     }
 }
 
-/// The memory of the containers, init containers first.
+/// The memory of the containers, init containers first; none where the pod as a whole has memory, which theirs must not
+/// exceed.
 fn memory(spec: &Value) -> Vec<ContainerMemory> {
+    let of_pod = ["/resources/requests/memory", "/resources/limits/memory"];
+    if of_pod.into_iter().filter_map(|field| spec.pointer(field)).any(|amount| !amount.is_null()) {
+        return vec![];
+    }
     let bytes = |container: &Value, field: &str| -> Option<Bytes> {
         match container.pointer(&format!("/resources/{field}/memory"))? {
             Value::String(text) => text.trim().parse().ok(),
@@ -340,6 +345,21 @@ mod tests {
             nothing("b"),
         ];
         assert_eq!(containers, want);
+    }
+
+    #[test]
+    fn no_container_grows_in_a_pod_that_has_memory_as_a_whole() {
+        let requests = json!({"requests": {"memory": "4Gi"}});
+        for (resources, want) in [
+            (json!(null), 1),
+            (json!({"requests": {"cpu": "1"}, "limits": {"memory": null}}), 1),
+            (requests.clone(), 0),
+            (json!({"limits": {"memory": "4Gi"}}), 0),
+        ] {
+            let main = json!({"name": "main", "resources": requests});
+            let spec = json!({"resources": resources, "containers": [main]});
+            assert_eq!(of(&spec, None).containers.len(), want, "{spec}");
+        }
     }
 
     #[test]

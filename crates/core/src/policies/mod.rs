@@ -102,6 +102,7 @@ impl Policies {
         let pod_rules = spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
         let unread_no_fit = unread.no_fit.iter();
         flaws.extend(unread_no_fit.map(|error| format!("spec.onNoFit: {error}; it is ignored")));
+        flaws.extend(steps::flaws(unread));
         let budget = BudgetRules::read(
             failure.and_then(|policy| policy.refill.as_ref()),
             failure.and_then(|policy| policy.stop_when.as_ref()),

@@ -314,7 +314,8 @@ impl RetryPolicy {
                     memory: memory(raw, &path)?,
                 })
             };
-            match raw.map_err(|error| format!("{path}: {error}")).and_then(|raw| rule(&raw)) {
+            let read = raw.map_err(|error| format!("{path}: {error}")).and_then(|raw| rule(&raw));
+            match read.and_then(|rule| with_own_count(rule, &rules, &path)) {
                 Ok(rule) => rules.push(rule),
                 Err(flaw) => {
                     flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is ignored"));
@@ -342,6 +343,16 @@ impl RetryPolicy {
             flaws,
         }
     }
+}
+
+/// A rule, unless its retries would count as those of an earlier rule, since one has the default name of the other.
+fn with_own_count(rule: RetryRule, earlier: &[RetryRule], path: &str) -> Result<RetryRule, String> {
+    let counts = |one: &RetryRule| one.action == RetryAction::Retry;
+    let shares = |one: &RetryRule| one.name == rule.name && counts(one);
+    if counts(&rule) && earlier.iter().any(shares) {
+        return Err(format!("{path}.name: {:?} must be unique", shortened(&rule.name)));
+    }
+    Ok(rule)
 }
 
 fn avoids(anti_affinity: &AntiAffinity) -> bool {

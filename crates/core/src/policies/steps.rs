@@ -1,3 +1,4 @@
+use super::Unread;
 use super::target::Components;
 use crate::api::{ExecutionOrder, ExecutionPolicy, WaitFor};
 use crate::tuning::shortened;
@@ -11,6 +12,19 @@ pub struct Steps {
     of: Vec<usize>,
     /// What the components of each step but the last must reach.
     waits: Vec<WaitFor>,
+}
+
+/// What cannot be read of an execution policy, and what applies instead.
+pub(super) fn flaws(unread: &Unread) -> impl Iterator<Item = String> {
+    let policy = unread.execution_policy.iter();
+    let policy = policy.map(|error| format!("spec.executionPolicy: {error}; it is ignored"));
+    let of_rule = |(i, error): (&usize, &String)| {
+        format!(
+            "spec.executionPolicy.rules[{i}]: {error}; its components keep their place, and are \
+             waited for until Ready"
+        )
+    };
+    policy.chain(unread.execution.iter().map(of_rule))
 }
 
 impl Steps {

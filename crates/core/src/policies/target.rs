@@ -32,6 +32,18 @@ impl Targets {
         }
     }
 
+    /// Whether the rule names parts of a component, and not the whole of it.
+    #[must_use]
+    pub fn is_of_part(&self, component: Option<usize>) -> bool {
+        match self {
+            Self::All => false,
+            Self::Only(named) => match component.and_then(|index| named.get(&index)) {
+                None | Some(PodSets::All) => false,
+                Some(PodSets::Only(_)) => true,
+            },
+        }
+    }
+
     /// Whether the rule is about a pod set. Where the pod set is not known, a rule that names parts is not about
     /// it.
     #[must_use]

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::RetryPolicy;
 use crate::api::{
-    self, FailurePolicyRule, OnNoFit, PodFailurePolicyRule, RetryAction, RetryPolicySpec, RetryRule,
+    self, ExecutionPolicy, ExecutionRule, FailurePolicyRule, OnNoFit, PodFailurePolicyRule,
+    RetryAction, RetryPolicySpec, RetryRule,
 };
 use crate::config::Backoff;
 use crate::tuning::shortened;
@@ -23,32 +24,46 @@ const REASON_BYTES_MAX: usize = 300;
 pub struct Unread {
     pub(super) failure: BTreeMap<usize, String>,
     pub(super) pod_failure: BTreeMap<usize, String>,
+    pub(super) execution: BTreeMap<usize, String>,
+    /// Why `executionPolicy` cannot be read, whatever its rules are.
+    pub(super) execution_policy: Option<String>,
     /// Why `onNoFit` cannot be read.
     pub(super) no_fit: Option<String>,
 }
 
 impl Unread {
-    /// Finds the rules of `failurePolicy` and `podFailurePolicy` in a `spec` that cannot be read. Rules that can
-    /// be read stand in their places; whoever reads the policies leaves them out.
+    /// Finds the rules of `failurePolicy`, `podFailurePolicy` and `executionPolicy` in a `spec` that cannot be read.
+    /// Rules that can be read stand in their places; whoever reads the policies leaves them out, but for the steps, whose
+    /// components keep their order.
     #[must_use]
     pub fn take(spec: &mut Value) -> Self {
-        let failure = json!({"action": "FailAppWrapper"});
-        let pod_failure = json!({"action": "Count"});
+        let failure = |_: &Value| json!({"action": "FailAppWrapper"});
+        let pod_failure = |_: &Value| json!({"action": "Count"});
+        let execution = |rule: &Value| {
+            let names = rule["targetComponents"].as_array().into_iter().flatten();
+            let names: Vec<&Value> = names.filter(|name| name.is_string()).collect();
+            json!({"targetComponents": names, "waitForComponentsStatus": "Ready"})
+        };
         Self {
             no_fit: removed::<OnNoFit>(spec, "onNoFit"),
-            failure: replaced::<FailurePolicyRule>(spec, "/failurePolicy/rules", &failure),
+            failure: replaced::<FailurePolicyRule>(spec, "/failurePolicy/rules", failure),
             pod_failure: replaced::<PodFailurePolicyRule>(
                 spec,
                 "/podFailurePolicy/rules",
-                &pod_failure,
+                pod_failure,
             ),
+            execution: replaced::<ExecutionRule>(spec, "/executionPolicy/rules", execution),
+            // its rules can be read by now
+            execution_policy: removed::<ExecutionPolicy>(spec, "executionPolicy"),
         }
     }
 
     /// Whether every rule can be read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.failure.is_empty() && self.pod_failure.is_empty() && self.no_fit.is_none()
+        let Self { failure, pod_failure, execution, execution_policy, no_fit } = self;
+        let rules = [failure, pod_failure, execution];
+        rules.into_iter().all(BTreeMap::is_empty) && execution_policy.is_none() && no_fit.is_none()
     }
 }
 
@@ -60,10 +75,11 @@ fn removed<T: DeserializeOwned>(spec: &mut Value, field: &str) -> Option<String>
     Some(error)
 }
 
+/// Puts others in the places of rules that cannot be read, and says why.
 fn replaced<T: DeserializeOwned>(
     spec: &mut Value,
     pointer: &str,
-    other: &Value,
+    other: impl Fn(&Value) -> Value,
 ) -> BTreeMap<usize, String> {
     let mut unread = BTreeMap::new();
     let rules = spec.pointer_mut(pointer).and_then(Value::as_array_mut);
@@ -71,7 +87,7 @@ fn replaced<T: DeserializeOwned>(
         match from::<T>(rule.clone()) {
             Ok(_) => {}
             Err(error) => {
-                *rule = other.clone();
+                *rule = other(rule);
                 unread.insert(i, error);
             }
         }
@@ -234,6 +250,27 @@ mod tests {
             );
             assert!(flaw.ends_with("; the rule is ignored"), "{flaw}");
             assert_eq!(policy.default_action, RetryAction::Retry, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_would_share_the_count_of_another_is_left_out() {
+        let rule = |name: Option<&str>, action: &str| {
+            let conditions = ["Evicted"];
+            json!({"name": name, "action": action, "onConditions": conditions})
+        };
+        let shared =
+            "RetryPolicy p: spec.rules[1].name: \"rule1\" must be unique; the rule is ignored";
+        for (first, second, flaws) in [
+            (rule(Some("rule1"), "Retry"), rule(None, "Retry"), vec![shared]),
+            (rule(None, "Retry"), rule(None, "Retry"), vec![]),
+            // a rule that fails the AppWrapper has no count
+            (rule(Some("rule1"), "Fail"), rule(None, "Retry"), vec![]),
+            (rule(Some("rule1"), "Retry"), rule(None, "Fail"), vec![]),
+        ] {
+            let policy = read(json!({"rules": [first, second]}));
+            assert_eq!(policy.flaws, flaws, "{first} {second}");
+            assert_eq!(policy.rules.len(), 2 - flaws.len(), "{first} {second}");
         }
     }
 

@@ -103,6 +103,7 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         pod_uid: Some(name(36)),
         node: text(),
         container: text(),
+        init_container: Some(false),
         exit_code: Some(i32::MIN),
         signal: Some(i32::MIN),
         reason: text(),

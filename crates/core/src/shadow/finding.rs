@@ -26,39 +26,16 @@ pub enum Finding {
     },
 }
 
-/// How the active controller did something else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DifferenceKind {
-    /// It moved where this controller would have stayed, or would have moved much later.
-    Moved,
-    /// It moved to another phase.
-    OtherPhase,
-    /// It stays in a phase that this controller would have left.
-    Stayed,
-    /// It counts a restart that this controller does not count, or the other way round.
-    Counted,
-    /// It deletes resources or releases quota that this controller would have kept.
-    Deleted,
-    /// It keeps resources or quota that this controller would have deleted or released.
-    Kept,
-}
-
-impl DifferenceKind {
-    /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::Moved, Self::OtherPhase, Self::Stayed, Self::Counted, Self::Deleted, Self::Kept];
-
-    /// The kind in logs and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Moved => "moved",
-            Self::OtherPhase => "other_phase",
-            Self::Stayed => "stayed",
-            Self::Counted => "counted",
-            Self::Deleted => "deleted",
-            Self::Kept => "kept",
-        }
+named! {
+    /// How the active controller did something else. Logs and metrics have its name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum DifferenceKind {
+        Moved: "moved", "It moved where this controller would have stayed, or would have moved much later.";
+        OtherPhase: "other_phase", "It moved to another phase.";
+        Stayed: "stayed", "It stays in a phase that this controller would have left.";
+        Counted: "counted", "It counts a restart that this controller does not count, or the other way round.";
+        Deleted: "deleted", "It deletes resources or releases quota that this controller would have kept.";
+        Kept: "kept", "It keeps resources or quota that this controller would have deleted or released.";
     }
 }
 

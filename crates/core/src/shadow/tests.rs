@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::condition;
-use crate::decide::VerdictAction;
+use crate::api::{AttemptAction, condition};
+use crate::decide::VerdictAction::Handle;
 use crate::decide::tests::given::{World, at, given};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Object, Outcome, PodPhase, Presence};
@@ -130,7 +130,8 @@ fn a_missing_component_fails_elsewhere_and_restarts_here() {
     let found = up.goes(Phase::Failed);
     assert_eq!(only(&found), (DifferenceKind::OtherPhase, Phase::Resetting, Phase::Failed));
     let [Finding::Differs(difference)] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((difference.from, difference.action), (Phase::Running, VerdictAction::Restart));
+    assert_eq!(difference.from, Phase::Running);
+    assert_eq!(difference.action, Handle(AttemptAction::Restart));
     assert_eq!(difference.reason, "MissingComponent");
     assert_eq!(difference.since, Some(at(20)));
     assert_eq!(up.look(30), [], "it is told once");

@@ -14,17 +14,15 @@ pub struct Loss {
     pub since: Option<Timestamp>,
 }
 
-/// What became of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lost {
-    /// Its kubelet says that it is not ready.
-    NotReady,
-    /// Its kubelet stopped reporting.
-    Unreachable,
-    /// An administrator says that it is shut down.
-    OutOfService,
-    /// It no longer exists.
-    Deleted,
+named! {
+    /// What became of a node. Its name is the reason in the record of a failure.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Lost {
+        NotReady: "NodeNotReady", "Its kubelet says that it is not ready.";
+        Unreachable: "NodeUnreachable", "Its kubelet stopped reporting.";
+        OutOfService: "NodeOutOfService", "An administrator says that it is shut down.";
+        Deleted: "NodeDeleted", "It no longer exists.";
+    }
 }
 
 impl Loss {
@@ -51,24 +49,9 @@ impl Loss {
 }
 
 impl Lost {
-    /// Every one.
-    pub const ALL: [Self; 4] =
-        [Self::NotReady, Self::Unreachable, Self::OutOfService, Self::Deleted];
-
     /// What became of a node, by the reason in the record of a failure.
     #[must_use]
     pub fn of(reason: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lost| lost.as_str() == reason)
-    }
-
-    /// Reason in the record of a failure.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotReady => "NodeNotReady",
-            Self::Unreachable => "NodeUnreachable",
-            Self::OutOfService => "NodeOutOfService",
-            Self::Deleted => "NodeDeleted",
-        }
     }
 }

@@ -31,6 +31,8 @@ pub struct Pod {
     pub gone: bool,
     /// When it should have been gone: its deletion timestamp, which counts in its own grace period.
     pub due_to_go: Option<Timestamp>,
+    /// It is Terminating with a grace period of 0: only finalizers keep it, and a forced deletion changes nothing.
+    pub held_by_finalizers: bool,
     /// When its deletion was requested first: its deletion timestamp without its grace period.
     pub deletion_requested: Option<Timestamp>,
     /// Finalizers that keep it.
@@ -63,37 +65,16 @@ pub struct Pod {
     pub progress: Option<Result<Report, Malformed>>,
 }
 
-/// Phase of a pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PodPhase {
-    /// Not all of its containers run yet.
-    #[default]
-    Pending,
-    /// It runs.
-    Running,
-    /// Every container ended with code 0.
-    Succeeded,
-    /// A container ended with another code, or the pod was ended from outside.
-    Failed,
-    /// Its node cannot be reached.
-    Unknown,
-}
-
-impl PodPhase {
-    /// Every phase, in the order of a life.
-    pub const ALL: [Self; 5] =
-        [Self::Pending, Self::Running, Self::Succeeded, Self::Failed, Self::Unknown];
-
-    /// The phase as it stands in the pod's `status.phase`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-            Self::Unknown => "Unknown",
-        }
+named! {
+    /// Phase of a pod: its `status.phase`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum PodPhase {
+        #[default]
+        Pending: "Pending", "Not all of its containers run yet.";
+        Running: "Running", "It runs.";
+        Succeeded: "Succeeded", "Every container ended with code 0.";
+        Failed: "Failed", "A container ended with another code, or the pod was ended from outside.";
+        Unknown: "Unknown", "Its node cannot be reached.";
     }
 }
 

@@ -6,7 +6,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 
 use crate::api::Phase;
-use crate::price::{AVOIDED_NODES_MAX, RETRY_COUNTS_MAX};
+use crate::price::{
+    AVOIDED_NODES_MAX, CHECKPOINT_BYTES_MAX, IGNORED_PODS_MAX, POD_OWNERS_MAX, RETRY_COUNTS_MAX,
+    SUSPECT_NODES_MAX,
+};
 
 /// Moments of this century and the next. The API server's own format takes times that no clock shows, and
 /// the year 9999, of which not every second can be represented.
@@ -17,9 +20,9 @@ const HOSTNAME: &str = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,3}|[KMGTPE]i?|[km])?$";
 
 /// The longest text where nothing else is said: that of a name.
-const TEXT_MAX: i64 = 253;
+const TEXT_MAX: usize = 253;
 /// The most items of a list where nothing else is said.
-const ITEMS_MAX: i64 = 256;
+const ITEMS_MAX: usize = 256;
 /// The most entries of a map of texts.
 const ENTRIES_MAX: i64 = 64;
 
@@ -34,7 +37,7 @@ fn walk(schema: &mut JSONSchemaProps, path: &str) {
     match schema.type_.as_deref() {
         Some("string") => text(schema, path),
         Some("integer") => number(schema, path),
-        Some("array") => schema.max_items = Some(items_max(path)),
+        Some("array") => schema.max_items = Some(length(items_max(path))),
         Some("object") if schema.additional_properties.is_some() => {
             schema.max_properties = Some(ENTRIES_MAX);
         }
@@ -48,7 +51,7 @@ fn walk(schema: &mut JSONSchemaProps, path: &str) {
         walk(items, &format!("{path}[]"));
     }
     if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
-        value.max_length = Some(text_max("annotations"));
+        value.max_length = Some(length(text_max("annotations")));
     }
 }
 
@@ -70,12 +73,13 @@ fn text(schema: &mut JSONSchemaProps, path: &str) {
         schema.pattern = Some(MOMENT.to_owned());
         schema.max_length = Some(35);
     } else if schema.enum_.is_none() {
-        schema.max_length = Some(text_max(last));
+        schema.max_length = Some(length(text_max(last)));
     }
 }
 
-/// Conditions have the lengths that Kubernetes gives them.
-fn text_max(field: &str) -> i64 {
+/// The most characters of the texts in a field of this name. Conditions have the lengths that Kubernetes gives them.
+#[must_use]
+pub fn text_max(field: &str) -> usize {
     match field {
         "message" => 32_768,
         "reason" => 1024,
@@ -83,7 +87,7 @@ fn text_max(field: &str) -> i64 {
         "apiVersion" => 317,
         "path" => 512,
         "annotations" => 4096,
-        "checkpoint" => 256, // as many bytes as a report may have
+        "checkpoint" => CHECKPOINT_BYTES_MAX,
         _ => TEXT_MAX,
     }
 }
@@ -97,20 +101,23 @@ fn number(schema: &mut JSONSchemaProps, path: &str) {
 }
 
 fn length(most: usize) -> i64 {
-    i64::try_from(most).unwrap_or(ITEMS_MAX)
+    i64::try_from(most).unwrap_or(i64::MAX)
 }
 
-fn items_max(path: &str) -> i64 {
+/// The most items of the list at a path, such as `componentStatus[].podSets`.
+#[must_use]
+pub fn items_max(path: &str) -> usize {
     match path {
         "attempts" => 20,
-        "avoidNodes" => length(AVOIDED_NODES_MAX),
-        "retryCounts" => length(RETRY_COUNTS_MAX),
+        "avoidNodes" => AVOIDED_NODES_MAX,
+        "retryCounts" => RETRY_COUNTS_MAX,
         // as many as there can be components; objects of before the bounds of `spec` have as many
         "componentStatus" | "since.podSets" => 5000,
         "componentStatus[].podSets" => 1000,
-        "componentStatus[].podOwners" => 128,
-        "since.ignoredPods" => 64,
-        "conditions" | "componentStatus[].conditions" | "suspectNodes.hostnames" => 32,
+        "componentStatus[].podOwners" => POD_OWNERS_MAX,
+        "since.ignoredPods" => IGNORED_PODS_MAX,
+        "suspectNodes.hostnames" => SUSPECT_NODES_MAX,
+        "conditions" | "componentStatus[].conditions" => 32,
         _ => ITEMS_MAX,
     }
 }

@@ -18,7 +18,7 @@ mod moments;
 mod read;
 mod shape;
 
-pub use definition::bound;
+pub use definition::{bound, items_max, text_max};
 pub use evidence::Evidence;
 pub use fit::{BYTES_MAX, fit, minimal, writable};
 pub use moments::{RetryBound, UNREADABLE, settle_moments};

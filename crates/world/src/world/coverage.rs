@@ -4,78 +4,61 @@ use std::collections::BTreeMap;
 
 use crate::api::Phase;
 
-macro_rules! happenings {
-    ($($name:ident: $text:literal, $doc:literal;)+) => {
-        /// Something that happens to an AppWrapper or around it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Happening {
-            $(#[doc = $doc] $name,)+
-        }
-
-        impl Happening {
-            /// Every one.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            /// Its name in tables.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)+ }
-            }
-        }
-    };
-}
-
-happenings! {
-    PodRunning: "pod-running", "A pod of it runs.";
-    PodSucceeded: "pod-succeeded", "A pod of it has succeeded.";
-    PodFailed: "pod-failed", "A pod of it has failed.";
-    PodDisrupted: "pod-disrupted", "A pod of it is to be disrupted.";
-    PodTerminating: "pod-terminating", "A pod of it is being deleted.";
-    PodGone: "pod-gone", "A pod of it is gone.";
-    ComponentSucceeded: "component-succeeded", "A component says that it has succeeded.";
-    ComponentFailed: "component-failed", "A component says that it has failed.";
-    ComponentTerminating: "component-terminating", "A component is being deleted.";
-    ComponentGone: "component-gone", "A component is gone.";
-    ComponentDeleted: "component-deleted", "Somebody else deletes a component.";
-    ComponentUnlabelled: "component-unlabelled", "Somebody takes our label from a component.";
-    PodDeleted: "pod-deleted", "Somebody else deletes a pod.";
-    FinalizerHeld: "finalizer-held", "Somebody's finalizer holds something of it.";
-    NodeDown: "node-down", "A node stops to answer.";
-    NodeUp: "node-up", "A node answers again.";
-    NodeShutDown: "node-shut-down", "A node is shut down, and an administrator says so.";
-    NodeDeleted: "node-deleted", "A node is deleted.";
-    NodeMarked: "node-marked", "A node is marked `NoExecute`, or not any more.";
-    Suspended: "suspended", "A user suspends it.";
-    Resumed: "resumed", "A user resumes it.";
-    Deleted: "deleted", "A user deletes it.";
-    Edited: "edited", "A user changes its annotations.";
-    Deactivated: "deactivated", "A user sets its annotation `active` to false.";
-    Activated: "activated", "A user sets its annotation `active` to true.";
-    Admitted: "admitted", "Kueue lets it in.";
-    Preempted: "preempted", "Kueue makes it go for another, or for no reason.";
-    NotReady: "not-ready", "Kueue makes it go because its pods took too long.";
-    Stranger: "stranger", "Somebody's object takes a name or a label of it.";
-    KindRemoved: "kind-removed", "A kind is not served any more.";
-    KindServed: "kind-served", "A kind is served again.";
-    NamespaceClosed: "namespace-closed", "Nothing new can be created.";
-    PolicyChanged: "policy-changed", "An administrator changes or deletes a retry policy.";
-    Configured: "configured", "An administrator changes the configuration.";
-    Crash: "crash", "A controller dies.";
-    TwoLeaders: "two-leaders", "Another replica leads, and the first does not know.";
-    ReplyLost: "reply-lost", "A call is applied and its reply lost.";
-    LateWrite: "late-write", "A write is applied after its caller gave up.";
-    Conflict: "409", "A call is refused with 409.";
-    TooMany: "429", "A call is refused with 429.";
-    ServerError: "5xx", "A call is refused with 5xx.";
-    Outage: "outage", "Every call fails for a while.";
-    WatchLags: "watch-lags", "A watch falls behind.";
-    WatchRestarts: "watch-restarts", "A watch lists again.";
-    WatchGoesBack: "watch-goes-back", "A watch goes back in time.";
-    WatchRepeats: "watch-repeats", "A watch repeats itself.";
-    WatchSkips: "watch-skips", "A watch leaves out states.";
-    ClockJumps: "clock-jumps", "A clock jumps.";
-    Attacked: "attacked", "A hostile tenant makes a move.";
-    Deadline: "deadline", "A moment comes at which it was to be looked at again.";
+appwrapper_core::named! {
+    /// Something that happens to an AppWrapper or around it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Happening {
+        PodRunning: "pod-running", "A pod of it runs.";
+        PodSucceeded: "pod-succeeded", "A pod of it has succeeded.";
+        PodFailed: "pod-failed", "A pod of it has failed.";
+        PodDisrupted: "pod-disrupted", "A pod of it is to be disrupted.";
+        PodTerminating: "pod-terminating", "A pod of it is being deleted.";
+        PodGone: "pod-gone", "A pod of it is gone.";
+        ComponentSucceeded: "component-succeeded", "A component says that it has succeeded.";
+        ComponentFailed: "component-failed", "A component says that it has failed.";
+        ComponentTerminating: "component-terminating", "A component is being deleted.";
+        ComponentGone: "component-gone", "A component is gone.";
+        ComponentDeleted: "component-deleted", "Somebody else deletes a component.";
+        ComponentUnlabelled: "component-unlabelled", "Somebody takes our label from a component.";
+        PodDeleted: "pod-deleted", "Somebody else deletes a pod.";
+        FinalizerHeld: "finalizer-held", "Somebody's finalizer holds something of it.";
+        NodeDown: "node-down", "A node stops to answer.";
+        NodeUp: "node-up", "A node answers again.";
+        NodeShutDown: "node-shut-down", "A node is shut down, and an administrator says so.";
+        NodeDeleted: "node-deleted", "A node is deleted.";
+        NodeMarked: "node-marked", "A node is marked `NoExecute`, or not any more.";
+        Suspended: "suspended", "A user suspends it.";
+        Resumed: "resumed", "A user resumes it.";
+        Deleted: "deleted", "A user deletes it.";
+        Edited: "edited", "A user changes its annotations.";
+        Deactivated: "deactivated", "A user sets its annotation `active` to false.";
+        Activated: "activated", "A user sets its annotation `active` to true.";
+        Admitted: "admitted", "Kueue lets it in.";
+        Preempted: "preempted", "Kueue makes it go for another, or for no reason.";
+        NotReady: "not-ready", "Kueue makes it go because its pods took too long.";
+        Stranger: "stranger", "Somebody's object takes a name or a label of it.";
+        KindRemoved: "kind-removed", "A kind is not served any more.";
+        KindServed: "kind-served", "A kind is served again.";
+        NamespaceClosed: "namespace-closed", "Nothing new can be created.";
+        PolicyChanged: "policy-changed", "An administrator changes or deletes a retry policy.";
+        Configured: "configured", "An administrator changes the configuration.";
+        Crash: "crash", "A controller dies.";
+        TwoLeaders: "two-leaders", "Another replica leads, and the first does not know.";
+        ReplyLost: "reply-lost", "A call is applied and its reply lost.";
+        LateWrite: "late-write", "A write is applied after its caller gave up.";
+        Conflict: "409", "A call is refused with 409.";
+        TooMany: "429", "A call is refused with 429.";
+        ServerError: "5xx", "A call is refused with 5xx.";
+        Outage: "outage", "Every call fails for a while.";
+        WatchLags: "watch-lags", "A watch falls behind.";
+        WatchRestarts: "watch-restarts", "A watch lists again.";
+        WatchGoesBack: "watch-goes-back", "A watch goes back in time.";
+        WatchRepeats: "watch-repeats", "A watch repeats itself.";
+        WatchSkips: "watch-skips", "A watch leaves out states.";
+        ClockJumps: "clock-jumps", "A clock jumps.";
+        Attacked: "attacked", "A hostile tenant makes a move.";
+        Deadline: "deadline", "A moment comes at which it was to be looked at again.";
+    }
 }
 
 const EVENTS: usize = Happening::ALL.len();

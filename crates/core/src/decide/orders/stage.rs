@@ -17,6 +17,7 @@ pub fn before(snapshot: &Snapshot, events: &[Fact]) -> Snapshot {
     let mut before = snapshot.clone();
     before.answered = FreshRead::Nothing;
     before.last_gap = None;
+    before.over_quota_since = None;
     before.workload = WorkloadRead::NotRead;
     for Fact { event, .. } in events {
         match event {
@@ -65,6 +66,7 @@ fn run(pod: &mut Pod) {
     pod.phase = PodPhase::Running;
     pod.terminating = false;
     pod.due_to_go = None;
+    pod.held_by_finalizers = false;
     pod.deletion_requested = None;
     pod.reason = None;
     pod.message = None;

@@ -5,69 +5,22 @@ use crate::config::{CategoryMatcher, FailureCategory};
 use crate::policies::{FailureCondition, PodMatcher};
 use crate::snapshot::{ContainerState, Pod, PodPhase};
 
-/// What kind of failure a pod had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Category {
-    /// A container used more memory than it may.
-    Oom,
-    /// Its node is gone or lost.
-    Node,
-    /// The pod exceeded its own limit of ephemeral storage.
-    StorageLimit,
-    /// The pod was evicted from its node.
-    Evicted,
-    /// A pod of higher priority took its place.
-    Preempted,
-    /// It ran for too long.
-    Deadline,
-    /// No node takes it.
-    Unschedulable,
-    /// Its image cannot be had.
-    Image,
-    /// Its configuration is wrong.
-    Config,
-    /// No pod reports progress.
-    Hang,
-    /// A container ended with another code than 0.
-    Application,
-    /// None of these.
-    Unknown,
-}
-
-impl Category {
-    /// Every one, in the order in which they are asked.
-    pub const ALL: [Self; 12] = [
-        Self::Oom,
-        Self::Node,
-        Self::StorageLimit,
-        Self::Evicted,
-        Self::Preempted,
-        Self::Deadline,
-        Self::Unschedulable,
-        Self::Image,
-        Self::Config,
-        Self::Hang,
-        Self::Application,
-        Self::Unknown,
-    ];
-
-    /// Name in policies, status and output.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Oom => "oom",
-            Self::StorageLimit => "storage_limit",
-            Self::Evicted => "evicted",
-            Self::Preempted => "preempted",
-            Self::Deadline => "deadline",
-            Self::Unschedulable => "unschedulable",
-            Self::Image => "image",
-            Self::Config => "config",
-            Self::Node => "node",
-            Self::Hang => "hang",
-            Self::Application => "application",
-            Self::Unknown => "unknown",
-        }
+named! {
+    /// What kind of failure a pod had. Policies, the status and output have its name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Category {
+        Oom: "oom", "A container used more memory than it may.";
+        Node: "node", "Its node is gone or lost.";
+        StorageLimit: "storage_limit", "The pod exceeded its own limit of ephemeral storage.";
+        Evicted: "evicted", "The pod was evicted from its node.";
+        Preempted: "preempted", "A pod of higher priority took its place.";
+        Deadline: "deadline", "It ran for too long.";
+        Unschedulable: "unschedulable", "No node takes it.";
+        Image: "image", "Its image cannot be had.";
+        Config: "config", "Its configuration is wrong.";
+        Hang: "hang", "No pod reports progress.";
+        Application: "application", "A container ended with another code than 0.";
+        Unknown: "unknown", "None of these.";
     }
 }
 

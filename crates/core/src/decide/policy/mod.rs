@@ -179,15 +179,7 @@ pub fn within_uncounted_limit(facts: Facts<'_>, ruling: Ruling) -> Ruling {
         return ruling;
     }
     let rule = RuleRef { source: RuleSource::UncountedLimit, ..ruling.rule };
-    let retries = Some(Retries { used, limit });
-    Ruling {
-        action: RulingAction::Fail,
-        rule,
-        retries,
-        by_rule: false,
-        retry: None,
-        evidence: None,
-    }
+    Ruling::failed(rule, Some(Retries { used, limit }), None)
 }
 
 fn stages(case: &Case<'_>) -> Ruling {

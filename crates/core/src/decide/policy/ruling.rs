@@ -57,6 +57,12 @@ impl Ruling {
         Self { action, rule, retries: None, by_rule: true, retry: None, evidence: None }
     }
 
+    /// Failure that no rule asks for.
+    #[must_use]
+    pub const fn failed(rule: RuleRef, retries: Option<Retries>, evidence: Option<String>) -> Self {
+        Self { action: RulingAction::Fail, rule, retries, by_rule: false, retry: None, evidence }
+    }
+
     /// A counted action, or failure where no restart is left: the rule is named in both cases.
     #[must_use]
     pub fn limited(action: RulingAction, rule: RuleRef, retries: Retries) -> Self {
@@ -64,8 +70,7 @@ impl Ruling {
             return Self { retries: Some(retries), ..Self::unlimited(action, rule) };
         }
         let rule = RuleRef { source: RuleSource::RetryLimit, ..rule };
-        let (action, retries) = (RulingAction::Fail, Some(retries));
-        Self { action, rule, retries, by_rule: false, retry: None, evidence: None }
+        Self::failed(rule, Some(retries), None)
     }
 
     /// Whether something is made again that no limit counts.
@@ -108,10 +113,14 @@ impl Ruling {
     fn decision(&self) -> String {
         let place = place(&self.rule);
         let for_place = if place.is_empty() { String::new() } else { format!(" for {place}") };
-        let left = self.retries.map(|Retries { used, limit }| format!(" ({used} of {limit} used)"));
+        let left = self
+            .retries
+            .map(|Retries { used, limit }| format!(" ({used} of {limit} restarts used)"));
         let left = left.unwrap_or_default();
         match self.rule.source {
-            RuleSource::KillSwitch => "the configuration allows no restart of any kind".to_owned(),
+            RuleSource::KillSwitch => {
+                "retryPolicy.globalMaxRetries is 0: no restarts are allowed".to_owned()
+            }
             RuleSource::ExitCodeAnnotation => {
                 let unknown = || "an annotation makes the exit code terminal".to_owned();
                 self.evidence.clone().unwrap_or_else(unknown)
@@ -292,11 +301,11 @@ mod tests {
         for (ruling, want) in [
             (
                 Ruling::limited(RulingAction::Restart, limit(), retries(1)),
-                format!("{counts}retry limit not reached (1 of 3 used)"),
+                format!("{counts}retry limit not reached (1 of 3 restarts used)"),
             ),
             (
                 Ruling::limited(RulingAction::Restart, limit(), retries(3)),
-                format!("{counts}retry limit reached (3 of 3 used)"),
+                format!("{counts}retry limit reached (3 of 3 restarts used)"),
             ),
             (
                 Ruling::unlimited(
@@ -311,7 +320,8 @@ mod tests {
                     rule(RuleSource::RetryPolicy, Some("p"), Some("oom"), 2),
                     retries(3),
                 ),
-                "retry limit reached for rule oom of RetryPolicy p (3 of 3 used)".to_owned(),
+                "retry limit reached for rule oom of RetryPolicy p (3 of 3 restarts used)"
+                    .to_owned(),
             ),
         ] {
             assert_eq!(ruling.sentence(), want);
@@ -325,7 +335,10 @@ mod tests {
         let uncounted = Ruling::unlimited(recreate, name()).sentence();
         assert_eq!(uncounted, "rule f of failurePolicy recreates the component, uncounted");
         let counted = Ruling::limited(recreate, name(), Retries { used: 0, limit: 3 }).sentence();
-        assert_eq!(counted, "rule f of failurePolicy recreates the component (0 of 3 used)");
+        assert_eq!(
+            counted,
+            "rule f of failurePolicy recreates the component (0 of 3 restarts used)"
+        );
     }
 
     #[test]

@@ -35,15 +35,7 @@ pub fn rule(case: &Case<'_>, ruling: Ruling) -> Ruling {
     let mut found = all.filter_map(|(policy, stop)| Some((policy, evidence(case, stop?)?)));
     let Some((policy, evidence)) = found.next() else { return ruling };
     let rule = RuleRef { policy: policy.cloned(), ..RuleRef::plain(RuleSource::StopWhen) };
-    let evidence = Some(evidence);
-    Ruling {
-        action: RulingAction::Fail,
-        rule,
-        retries: None,
-        by_rule: false,
-        retry: None,
-        evidence,
-    }
+    Ruling::failed(rule, None, Some(evidence))
 }
 
 /// What shows that the workload itself is at fault, in words.

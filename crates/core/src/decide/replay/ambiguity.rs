@@ -13,12 +13,15 @@ use crate::decide::policy::failure_view::FailureView;
 use crate::decide::policy::place;
 use crate::policies::{
     FailureCondition, FailureRule, PodMatcher, PodRule, RetryMatcher, RetryPolicy, RetryRule,
+    Targets,
 };
 use crate::snapshot::{Component, Snapshot};
 use crate::tuning::Limits;
 
 /// A message of this many bytes was probably longer.
 const CUT_BYTES: usize = 1020;
+/// Why a rule about parts of a component cannot be told.
+const NO_PART: &str = "the record does not contain the part that failed";
 
 /// What a failure is judged by.
 #[derive(Clone, Debug)]
@@ -116,6 +119,7 @@ impl Doubt {
                 for rule in rules.iter_mut().filter(|rule| is_it(rule.index)) {
                     // the condition that every pod of a record has
                     rule.matcher = PodMatcher::Conditions(vec![(String::new(), String::new())]);
+                    rule.targets = Targets::All;
                 }
             }
             RuleSource::FailurePolicy => {
@@ -124,6 +128,7 @@ impl Doubt {
                 for rule in rules.iter_mut().filter(|rule| is_it(rule.index)) {
                     rule.reasons.clear();
                     rule.patterns.clear();
+                    rule.targets = Targets::All;
                 }
             }
             RuleSource::ExitCodeAnnotation if matches => {
@@ -194,17 +199,21 @@ fn of_pod_rule(rule: &PodRule, evidence: &Evidence<'_>) -> Option<Doubt> {
         return None;
     }
     let name = RuleRef { index: Some(rule.index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
+    let of_part = rule.targets.is_of_part(evidence.component);
+    let fitting = |name| of_part.then(|| Doubt::new(name, Why::Unrecorded(NO_PART.to_owned())));
     match &rule.matcher {
         PodMatcher::ExitCodes { container, operator, values } => {
             // without a code, no container failed
             let code = evidence.record.exit_code?;
             let fits = PodMatcher::takes_code(*operator, values, code);
             match container {
-                None if fits => None,
+                None if fits => fitting(name),
                 None => Some(Doubt::new(name, Why::OtherContainers)),
-                Some(container) => {
-                    other_container(evidence, container).map(|w| Doubt::new(name, w))
-                }
+                Some(container) => match other_container(evidence, container) {
+                    Some(why) => Some(Doubt::new(name, why)),
+                    None if fits => fitting(name),
+                    None => None,
+                },
             }
         }
         PodMatcher::Conditions(pairs) => {
@@ -215,7 +224,7 @@ fn of_pod_rule(rule: &PodRule, evidence: &Evidence<'_>) -> Option<Doubt> {
             let why = "the record does not contain the conditions of the pod".to_owned();
             let doubt = Doubt::new(name, Why::Unrecorded(why));
             match evidence.disruption {
-                Disruption::Yes if asks => None,
+                Disruption::Yes if asks => fitting(doubt.rule),
                 Disruption::Likely if asks => Some(Doubt { matches: true, ..doubt }),
                 Disruption::Unlikely if asks => Some(doubt),
                 Disruption::Yes | Disruption::Likely | Disruption::Unlikely | Disruption::No => {
@@ -243,15 +252,17 @@ fn of_failure_rule(
     component: &Component,
 ) -> Option<Doubt> {
     let filters = !rule.reasons.is_empty() || !rule.patterns.is_empty();
-    if !filters || !rule.targets.include(evidence.component) {
+    let of_part = rule.targets.is_of_part(evidence.component);
+    if !filters && !of_part || !rule.targets.include(evidence.component) {
         return None;
     }
     let title = component.title();
     let why = match evidence.happened {
         Happened::PodFailed if component.kind == "Pod" => return None,
-        Happened::PodFailed => {
+        Happened::PodFailed if filters => {
             format!("the record contains the message of the pod, not why {title} failed")
         }
+        Happened::PodFailed => NO_PART.to_owned(),
         Happened::ComponentFailed => {
             let (reason, message) = evidence.said();
             let missed = !rule.reasons.is_empty() && !rule.reasons.iter().any(|one| one == reason);
@@ -262,6 +273,7 @@ fn of_failure_rule(
                     format!("the record does not show why the first failed Job of {title} failed")
                 }
                 _ if unmatched && !missed => cut(message)?,
+                _ if of_part && !missed => NO_PART.to_owned(),
                 _ => return None,
             }
         }

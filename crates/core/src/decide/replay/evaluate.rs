@@ -254,8 +254,10 @@ impl<'a> Hearing<'a> {
         }
         if alone {
             let container = self.evidence.container();
+            let is_init = self.evidence.record.init_container == Some(true);
+            let what = if is_init { "an init container" } else { "an app container" };
             all.push(format!(
-                "only container {container} is evaluated, as an app container: the record has no other"
+                "only container {container} is evaluated, as {what}: the record has no other"
             ));
         }
         all.extend(self.about_other_pods(judgement));

@@ -211,7 +211,7 @@ impl<'a> Evidence<'a> {
         if !self.pod_says() {
             pod.containers = vec![Container {
                 name: text(&record.container),
-                init: false,
+                init: record.init_container.unwrap_or(false),
                 restartable: false,
                 state,
             }];

@@ -303,6 +303,47 @@ fn the_component_of_a_failure_is_found_if_another_has_its_name() {
 }
 
 #[test]
+fn of_a_rule_about_a_part_it_is_said_that_no_part_is_recorded() {
+    let by_code = "podFailurePolicy: {rules: [{action: FailAppWrapper, \
+        targetComponents: [work/workers], onExitCodes: {operator: In, values: [42]}}]}";
+    let by_part = "failurePolicy: {rules: [\
+        {name: it, action: FailAppWrapper, targetComponents: [work/workers]}]}";
+    let said = "the record does not contain the part that failed";
+    for (rules, source, name) in [
+        (by_code, RuleSource::PodFailurePolicy, None),
+        (by_part, RuleSource::FailurePolicy, Some("it".to_owned())),
+    ] {
+        let mut world = recorded(given(Phase::Running), &[exited(42, "", "application")]);
+        let component = &mut world.snapshot.components[0];
+        component.kind = "JobSet".into();
+        component.parts = vec![Some("workers".into())];
+        let mut world = world.spec(rules);
+        let one = &replayed(&world).failures[0];
+        assert_eq!(one.action, Some(AttemptAction::Restart), "{one:#?}");
+        assert!(one.assumptions.iter().any(|text| text.contains(said)), "{one:#?}");
+        let attempt = &mut world.snapshot.status.attempts[0];
+        attempt.action = Some(AttemptAction::Fail);
+        attempt.rule = Some(RuleRef { name, index: Some(0), ..RuleRef::plain(source) });
+        let one = &replayed(&world).failures[0];
+        assert_eq!((one.action, one.differs()), (Some(AttemptAction::Fail), false), "{one:#?}");
+        assert!(one.assumptions.iter().any(|text| text.contains(said)), "{one:#?}");
+    }
+}
+
+#[test]
+fn a_recorded_init_container_is_no_app_container() {
+    for (init_container, want) in
+        [(Some(true), AttemptAction::Restart), (None, AttemptAction::Fail)]
+    {
+        let record = FailureRecord { init_container, ..exited(3, "", "application") };
+        let world = recorded(given(Phase::Running), &[record]);
+        let replay = replayed(&world.limits(|limits| limits.terminal_exit_codes.extend([3])));
+        let one = &replay.failures[0];
+        assert_eq!((one.action, one.assumptions.len()), (Some(want), 0), "{one:#?}");
+    }
+}
+
+#[test]
 fn a_recorded_hang_is_one_again() {
     let by_pod = FailureRecord {
         reason: Some("Stalled".into()),
@@ -355,10 +396,10 @@ fn a_retry_policy_counts_its_own_rules_and_backs_off() {
     "#);
     let reasons: Vec<&str> = replay.failures.iter().map(|one| one.reason.as_str()).collect();
     insta::assert_snapshot!(reasons.join("\n"), @r"
-    rule flaky of RetryPolicy infra restarts the AppWrapper (0 of 9 used), avoids node node-1; recorded: a restart by no rule
-    rule oom of RetryPolicy infra restarts the AppWrapper (0 of 1 used), multiplies memory by 1.5; recorded: a restart by no rule
-    rule flaky of RetryPolicy infra restarts the AppWrapper (1 of 9 used), avoids node node-1; recorded: a restart by no rule
-    retry limit reached for rule oom of RetryPolicy infra (1 of 1 used); recorded: a restart by no rule
+    rule flaky of RetryPolicy infra restarts the AppWrapper (0 of 9 restarts used), avoids node node-1; recorded: a restart by no rule
+    rule oom of RetryPolicy infra restarts the AppWrapper (0 of 1 restarts used), multiplies memory by 1.5; recorded: a restart by no rule
+    rule flaky of RetryPolicy infra restarts the AppWrapper (1 of 9 restarts used), avoids node node-1; recorded: a restart by no rule
+    retry limit reached for rule oom of RetryPolicy infra (1 of 1 restarts used); recorded: a restart by no rule
     would not have happened; the default action of RetryPolicy infra fails the AppWrapper; recorded: a restart by no rule
     ");
 }
@@ -439,7 +480,7 @@ fn what_a_retry_rule_cannot_be_told_is_said() {
     another container: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (the record contains container main, not side): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
     a message that is cut: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (the recorded message is truncated to 1 KiB): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
     a category that hides others: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (the recorded category, oom, does not show what else happened): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
-    a category that was another's: Some(Fail) ["rule it of RetryPolicy infra cannot be evaluated (recorded as cuda, but application by the rest of the record): assumed matching; otherwise the default action of RetryPolicy infra restarts the AppWrapper (0 of 20 used)"]
+    a category that was another's: Some(Fail) ["rule it of RetryPolicy infra cannot be evaluated (recorded as cuda, but application by the rest of the record): assumed matching; otherwise the default action of RetryPolicy infra restarts the AppWrapper (0 of 20 restarts used)"]
     a category by a configuration since changed: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (recorded as application, but cuda by the rest of the record): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
     told: Some(Restart) []
     "#);

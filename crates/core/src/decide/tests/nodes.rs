@@ -3,8 +3,9 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::given::{World, at, given, pod};
-use crate::api::{Phase, condition};
-use crate::decide::{Decision, VerdictAction};
+use crate::api::{AttemptAction, Phase, condition};
+use crate::decide::Decision;
+use crate::decide::VerdictAction::{self, Handle};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::lost::{Loss, Lost};
 use crate::snapshot::{Node, Pod, PodCondition, PodPhase};
@@ -142,6 +143,45 @@ fn a_pod_that_was_replaced_is_no_failure_and_ages_none() {
     assert_eq!(drained.decide(5001).verdict.action, VerdictAction::None, "it is waited for");
 }
 
+#[test]
+fn the_failure_of_another_component_ages_no_lost_pod() {
+    use super::policies::build::{failed, ready as up, running};
+    let world = running(&["Job/a:1", "Job/b:1"]).with(up(0)).with(up(1));
+    let world = world.pod(1, |pod| pod.node = Some("node-2".into()));
+    let world = world.clone().written(&world.decide(2)).pod_is(0, failed(0).at(20));
+    let world = world.clone().written(&world.decide(20));
+    let world = world.node("node-2", Some((Lost::Deleted, None)));
+    let both = world.decide(70);
+    assert_eq!((both.next, both.verdict.deadline), (Phase::Running, Some(at(80))));
+    let replaced = world.written(&both).with(up(0));
+    let decision = replaced.decide(75);
+    assert_eq!((decision.next, decision.verdict.deadline), (Phase::Running, Some(at(130))));
+    let later = replaced.written(&decision);
+    assert_eq!(later.decide(100).status, later.snapshot.status, "it does not move");
+    let next = |second| later.decide(second).next;
+    assert_eq!((next(129), next(130)), (Phase::Running, Phase::Resetting));
+}
+
+#[test]
+fn a_pod_that_goes_later_does_not_move_the_moment_of_a_loss() {
+    let world = ready(&TWO).node("node-1", Some((Lost::Deleted, None)));
+    let first = world.decide(100);
+    assert_eq!(first.verdict.deadline, Some(at(160)));
+    let going = world.written(&first).pod(1, |pod| {
+        pod.terminating = true;
+        (pod.deletion_requested, pod.due_to_go) = (Some(at(110)), Some(at(150)));
+    });
+    let going = going.clone().written(&going.decide(110));
+    let replaced = going.pod(1, |it| {
+        let (node, created) = (Some("node-3".into()), Some(at(150)));
+        *it = Pod { node, created, ..pod(2, RunningPod) };
+    });
+    let replaced = replaced.clone().written(&replaced.decide(150));
+    assert_eq!(replaced.decide(151).verdict.deadline, Some(at(160)));
+    let next = |second| replaced.decide(second).next;
+    assert_eq!((next(159), next(160)), (Phase::Running, Phase::Resetting));
+}
+
 /// A watch may show a pod that runs before it shows that the other's node is lost.
 #[test]
 fn a_node_lost_just_before_the_pod_set_was_ready_is_not_overlooked() {
@@ -200,11 +240,12 @@ fn on_one_node(components: &[&str]) -> World {
 fn a_node_with_two_components_is_counted_once() {
     let world = two_components().node("node-1", Some((Lost::Deleted, None)));
     let first = world.decide(100);
-    assert_eq!(first.verdict.action, VerdictAction::RecreateComponent);
+    assert_eq!(first.verdict.action, Handle(AttemptAction::RecreateComponent));
     assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
     let world = world.written(&first);
     let second = world.decide(102);
-    assert_eq!(second.verdict.action, VerdictAction::RecreateComponent, "no limit stops it");
+    let recreates = Handle(AttemptAction::RecreateComponent);
+    assert_eq!(second.verdict.action, recreates, "no limit stops it");
     assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
     assert_eq!(second.status.attempts.iter().filter(|one| one.outcome.is_some()).count(), 2);
 }
@@ -218,7 +259,8 @@ fn a_node_is_counted_once_also_if_components_share_a_name() {
     let failure = first.verdict.failure.as_ref().unwrap();
     assert_eq!(failure.component.as_deref(), Some("Pod/a"));
     let second = world.written(&first).decide(160);
-    assert_eq!(second.verdict.action, VerdictAction::RecreateComponent, "no limit stops it");
+    let recreates = Handle(AttemptAction::RecreateComponent);
+    assert_eq!(second.verdict.action, recreates, "no limit stops it");
     assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
 }
 
@@ -230,10 +272,10 @@ fn what_a_node_was_counted_for_asks_no_limit_of_a_rule() {
     let world = world.retry_policy("p", policy).used("p", "r", 1);
     let world = world.node("node-1", Some((Lost::Deleted, Some(at(100)))));
     let first = world.decide(160);
-    assert_eq!(first.verdict.action, VerdictAction::RecreateComponent);
+    assert_eq!(first.verdict.action, Handle(AttemptAction::RecreateComponent));
     assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
     let second = world.written(&first).decide(161);
-    assert_eq!(second.verdict.action, VerdictAction::RestartIgnoringLimit);
+    assert_eq!(second.verdict.action, Handle(AttemptAction::RestartIgnoringLimit));
     assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
     assert_eq!(second.status.retry_counts[0].count, 1);
 }
@@ -256,7 +298,7 @@ fn what_fails_by_itself_after_a_node_is_counted() {
     let moved = Pod { node: elsewhere, created: Some(at(100)), ..failed(0).at(110) };
     let world = world.pod_is(0, moved);
     let second = world.decide(160);
-    assert_eq!(second.verdict.action, VerdictAction::RecreateComponent);
+    assert_eq!(second.verdict.action, Handle(AttemptAction::RecreateComponent));
     assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(true), 2));
 }
 

@@ -3,7 +3,7 @@
 use super::given::{World, at, given};
 use crate::api::{Phase, condition};
 use crate::config::OverQuotaAction;
-use crate::decide::Decision;
+use crate::decide::{Decision, Warning};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::PodPhase;
 use crate::snapshot::lost::{Loss, Lost};
@@ -34,43 +34,49 @@ fn the_table_of_what_is_too_many() {
     let lost = Loss { state: Lost::NotReady, since: Some(at(0)) };
     for (what, world, second, want) in vec![
         ("as declared", running(&[Running, Running]), 500, ""),
-        ("one more", three(), 12, "Job/work: 3 pods in pod set 0-0, 2 declared"),
+        ("one more", three(), 12, "Job/work: pod set 0-0 has 3 live pods, but only 2 are declared"),
         ("one more, for a moment", three(), 11, ""),
-        ("one more, unknown", running(&[Running, Running, Unknown]), 12, "Job/work: 3 pods"),
+        ("one more, unknown", running(&[Running, Running, Unknown]), 12, "has 3 live pods"),
         ("one has failed", running(&[Running, Failed, Running]), 500, ""),
         ("one has succeeded", running(&[Running, Succeeded, Running]), 500, ""),
-        ("one is Terminating", three().pod(0, |pod| pod.terminating = true), 500, ""),
+        ("one is Terminating", terminating(three(), 0, 490), 500, ""),
+        (
+            "one is Terminating, nothing tells since when",
+            three().pod(0, |pod| pod.terminating = true),
+            500,
+            "pod set 0-0 has 3 live pods",
+        ),
         ("one is Terminating since 20", terminating(three(), 0, 20), 149, ""),
         (
             "one is Terminating, and does not go",
             terminating(three(), 0, 20),
             150,
-            "3 pods in pod set 0-0",
+            "pod set 0-0 has 3 live pods",
         ),
         (
             "one after the other is deleted",
             terminating(terminating(running(&[Running; 4]), 0, 20), 1, 30),
             155,
-            "4 pods in pod set 0-0",
+            "pod set 0-0 has 4 live pods",
         ),
         (
             "more are Terminating than are declared",
             (0..4).fold(running(&[Running; 5]), |world, index| terminating(world, index, 20)),
             50,
-            "3 pods in pod set 0-0, 2 declared",
+            "pod set 0-0 has 3 live pods, but only 2 are declared",
         ),
         ("one is lost", three().pod(0, |pod| pod.lost = Some(lost)), 20, ""),
         ("the third is young", three().pod(2, |pod| pod.created = Some(at(490))), 499, ""),
-        ("the first is young", three().pod(0, |pod| pod.created = Some(at(490))), 500, "3 pods"),
+        ("the first is young", three().pod(0, |pod| pod.created = Some(at(490))), 500, "has 3"),
         (
             "no such pod set",
             three().pod(2, |pod| pod.pod_set = Some(7)),
             12,
-            "1 pod in pod set 0-7",
+            "pod set 0-7 has 1 live pod, but none is declared",
         ),
-        ("in no pod set", three().pod(2, |pod| pod.pod_set = None), 12, "1 pod in no pod set"),
-        ("of nothing", three().pod(2, |pod| pod.component = None), 12, "1 pod of no component"),
-        ("no such component", three().pod(2, |pod| pod.component = Some(9)), 12, "1 pod of no"),
+        ("in no pod set", three().pod(2, |pod| pod.pod_set = None), 12, "belongs to no pod set"),
+        ("of nothing", three().pod(2, |pod| pod.component = None), 12, "1 live pod belongs to no"),
+        ("no such component", three().pod(2, |pod| pod.component = Some(9)), 12, "to no component"),
     ] {
         let decision = world.decide(second);
         assert_eq!(decision.next, Phase::Running, "{what}");
@@ -83,6 +89,44 @@ fn the_table_of_what_is_too_many() {
         let told = decision.events.iter().filter(|event| event.reason == "PodsOverQuota").count();
         assert_eq!(told, usize::from(!want.is_empty()), "{what}");
     }
+}
+
+/// Each look shows other pods, none of which is older than 3 s.
+#[test]
+fn pods_that_live_for_a_moment_are_too_many_too() {
+    let seen = |count: usize, known: Option<i64>, second: i64| {
+        let mut world = running(&vec![Running; count]);
+        for pod in &mut world.snapshot.pods {
+            pod.created = Some(at(second - 3));
+        }
+        world.snapshot.over_quota_since = known.map(at);
+        world
+    };
+    let first = seen(3, None, 100).decide(100);
+    assert_eq!((said(&first), first.over_quota_since), ("", Some(at(97))));
+    assert!(first.requeue.is_some_and(|requeue| requeue <= at(107)), "when the grace period ends");
+    assert_eq!(seen(3, Some(97), 110).ask(110).ask, FreshRead::Pods);
+    let second = seen(3, Some(97), 110).decide(110);
+    assert!(said(&second).contains("has 3 live pods"), "{}", said(&second));
+    assert_eq!(second.over_quota_since, Some(at(97)));
+    // calls failed until 399: one pod may follow another after a time with none too many
+    let mut again = seen(3, Some(97), 400);
+    again.snapshot.last_gap = Some(at(399));
+    let again = again.decide(400);
+    assert_eq!((said(&again), again.over_quota_since), ("", Some(at(397))));
+    let another_leader = seen(3, None, 111).written(&second).decide(111);
+    assert_eq!(said(&another_leader), said(&second), "what was said stays so");
+    // what is as declared, or replaced one by one, begins nothing and ends what was
+    for fewer in [seen(2, Some(97), 110), terminating(seen(3, Some(97), 110), 0, 108)] {
+        let decision = fewer.decide(110);
+        assert_eq!((said(&decision), decision.over_quota_since), ("", None));
+    }
+    let replaced = terminating(seen(3, Some(97), 110), 0, 108);
+    let mut two_sets = replaced.pod(1, |pod| pod.created = Some(at(1)));
+    let stranger = crate::snapshot::Pod { component: None, ..two_sets.snapshot.pods[1].clone() };
+    two_sets.snapshot.pods.push(stranger);
+    let decision = two_sets.decide(110);
+    assert_eq!(said(&decision), "1 live pod belongs to no component", "only what is too many");
 }
 
 #[test]
@@ -165,6 +209,8 @@ fn where_the_configuration_says_so_it_is_suspended() {
     });
     let first = world.decide(12);
     assert!(first.actions.is_empty(), "it is written first");
+    let ends = |event: &Warning| event.message.ends_with("; the AppWrapper is to be suspended");
+    assert!(first.events.iter().any(ends), "nothing is done yet: {:?}", first.events);
     let known = world.written(&first);
     assert_eq!(
         known.ask(13).ask,

@@ -3,7 +3,7 @@
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, Phase, condition};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{Component, CreationFailure, Outcome, PodPhase, Presence};
+use crate::snapshot::{Component, CreationFailure, Object, Outcome, PodPhase, Presence};
 
 /// The first of two Jobs has failed, and the second is refused for now.
 fn given_failed() -> World {
@@ -87,4 +87,26 @@ fn one_that_failed_and_is_gone_is_missing_and_is_not_created_again() {
     let failure = decision.status.attempts.last().unwrap().failure.as_ref().unwrap();
     assert_eq!(failure.reason.as_deref(), Some(condition::unhealthy::MISSING_COMPONENT));
     assert!(!decision.actions.contains(&Action::Create(0)));
+}
+
+/// What a late write created is deleted first, and its pod may take minutes to go.
+#[test]
+fn new_pods_have_all_their_time_once_the_earlier_ones_are_gone() {
+    let late = given(Phase::Resuming).object(|object| object.attempt = Some(7));
+    let late = late.pods(&[PodPhase::Running]).pod(0, |pod| pod.attempt = Some(7)).settled(1);
+    let deletes = late.decide(1).actions;
+    assert!(deletes.iter().any(|action| matches!(action, Action::Delete(_))), "{deletes:?}");
+    let gone = late.gone();
+    let begun = gone.decide(181);
+    let since = begun.status.since.as_ref().and_then(|since| since.deployed.as_ref());
+    assert_eq!((begun.next, since.map(|time| time.0)), (Phase::Resuming, Some(at(181))));
+    let empty = gone.written(&begun);
+    assert!(empty.decide(181).actions.contains(&Action::Create(0)));
+    let object = Object { uid: "job".into(), attempt: Some(0), ..Object::default() };
+    let there = empty.presence(Presence::Present(object));
+    let running = there.clone().written(&there.decide(182));
+    assert_eq!(running.snapshot.status.phase, Phase::Running);
+    // admissionGracePeriod and failureGracePeriod
+    let next = |second| running.decide(second).next;
+    assert_eq!((next(300), next(301)), (Phase::Running, Phase::Resetting));
 }

@@ -2,9 +2,11 @@
 
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, PodSet, condition};
-use crate::decide::{Decision, VerdictAction};
+use crate::decide::Decision;
+use crate::decide::VerdictAction::{self, Handle};
 use crate::plan::{Action, FreshRead, Orphan, Target};
-use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
+use crate::snapshot::lost::{Loss, Lost};
+use crate::snapshot::{CreationFailure, Expected, Outcome, Owner, Pod, PodPhase, Presence};
 use crate::tuning::Period;
 
 use PodPhase::{Failed as FailedPod, Pending, Running as RunningPod, Succeeded as SucceededPod};
@@ -85,7 +87,7 @@ fn the_table_of_phases() {
         ("name taken, but being deleted", Phase::Resuming, stranger().object(|o| o.terminating = true), 59),
         ("… for too long", Phase::Resuming, stranger().object(|o| o.terminating = true), 60),
         ("name taken by an older UID of ours", Phase::Resuming, resuming().owner(Owner::Former), 59),
-        ("object of an earlier attempt", Phase::Resuming, resuming().object(|o| o.attempt = Some(7)), 1),
+        ("object of an earlier attempt", Phase::Resuming, resuming().object(|o| o.attempt = Some(7)).settled(1), 1),
         ("kind does not exist", Phase::Resuming, resuming().presence(Presence::NoKind), 1),
         ("suspended while resuming", Phase::Resuming, resuming().suspended(true), 1),
         ("healthy", Phase::Running, running(), 1),
@@ -309,6 +311,68 @@ fn the_last_pods_are_named_and_force_deleted_as_the_api_server_has_them() {
             "Waiting for Pod/work-1 on node node-1; every component has succeeded"
         )
     );
+}
+
+/// A Job whose other pods have done all its work, or a Volcano Job that restarts, waits until the pod is gone.
+#[test]
+fn a_pod_that_no_component_expects_is_force_deleted_when_overdue() {
+    let restarts = || (vec![RunningPod], Expected::default());
+    let done = || (vec![RunningPod, SucceededPod, SucceededPod], Expected::pods(2));
+    let lost = Loss { state: Lost::NotReady, since: Some(at(50)) };
+    for ((pods, expected), lost) in
+        [(restarts(), None), (restarts(), Some(lost)), (done(), None), (done(), Some(lost))]
+    {
+        let world = given(Phase::Running).pods(&pods).object(|object| {
+            object.report.expected.insert(0, expected);
+        });
+        let world = world.pod(0, |pod| {
+            (pod.terminating, pod.due_to_go, pod.lost) = (true, Some(at(10)), lost);
+        });
+        let early = world.ask(609);
+        assert_eq!((early.ask, early.next), (FreshRead::Nothing, Phase::Running));
+        assert_eq!(early.requeue, Some(at(610)), "no event says that it is overdue");
+        let world = world.written(&early);
+        assert_eq!(world.ask(609).actions, [], "its kubelet may still respond");
+        assert_eq!(world.ask(610).ask, FreshRead::Pods);
+        let world = world.answered(FreshRead::Pods);
+        let told = world.ask(610);
+        let unhealthy = condition::find(&told.status.conditions, condition::UNHEALTHY).unwrap();
+        assert_eq!(unhealthy.reason, condition::unhealthy::STUCK_TERMINATING);
+        assert!(unhealthy.message.starts_with("Waiting for Pod/work-0 "), "{}", unhealthy.message);
+        let world = world.written(&told);
+        let forced = world.ask(610);
+        let pod = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
+        assert_eq!((forced.next, forced.actions), (Phase::Running, vec![pod]));
+        // a finalizer may keep it: force can do no more
+        let held = world.clone().pod(0, |pod| pod.held_by_finalizers = true);
+        let held = held.answered(FreshRead::Nothing).ask(700);
+        assert_eq!((held.ask, held.actions), (FreshRead::Nothing, vec![]));
+        // other pods are looked after all the same
+        let mut world = world;
+        let other = PodSet { path: "template.spec.other".into(), ..PodSet::default() };
+        world.snapshot.components[0].pod_sets.push(other.clone());
+        world.snapshot.status.component_status[0].pod_sets.push(other);
+        let failed = Pod { pod_set: Some(1), ..super::given::pod(9, FailedPod) };
+        world.snapshot.pods.push(failed);
+        assert_eq!(world.ask(700).next, Phase::Resetting);
+    }
+}
+
+#[test]
+fn a_pod_that_is_expected_is_not_force_deleted_while_others_run() {
+    for (pods, expected) in [
+        (vec![RunningPod, RunningPod, RunningPod], Expected::pods(2)),
+        (vec![RunningPod, SucceededPod, RunningPod], Expected::pods(2)),
+    ] {
+        let world = given(Phase::Running).pods(&pods).object(|object| {
+            object.report.expected.insert(0, expected);
+        });
+        let world = world.pod(0, |pod| (pod.terminating, pod.due_to_go) = (true, Some(at(10))));
+        let world = world.answered(FreshRead::Pods);
+        let world = world.clone().written(&world.ask(2000));
+        let decision = world.ask(2000);
+        assert_eq!((decision.next, decision.actions), (Phase::Running, vec![]), "{pods:?}");
+    }
 }
 
 #[test]
@@ -612,7 +676,7 @@ fn an_evacuation_is_not_counted_and_pauses_longer_each_time() {
     let mut seconds = vec![];
     for _ in 0..5 {
         let decision = world.decide(30);
-        assert_eq!(decision.verdict.action, VerdictAction::RestartIgnoringLimit);
+        assert_eq!(decision.verdict.action, Handle(AttemptAction::RestartIgnoringLimit));
         assert_eq!(decision.status.resetting_count, 0);
         seconds.push(decision.verdict.retry_after_seconds.unwrap());
         let mut attempts = decision.status.attempts.clone();

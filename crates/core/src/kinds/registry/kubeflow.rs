@@ -158,7 +158,8 @@ impl Rules for Replicated {
 }
 
 /// How it ended. One that is too old or has failed too often deletes its pods first, and only then says that it failed, with
-/// the same reason whatever the cause: the time before the deletion is the time of its completion.
+/// the same reason whatever the cause: the time before the deletion is the time of its completion. The MPI Operator gives the
+/// reason of the Job of the launcher, and behind a slash that of its last failed pod.
 fn outcome(object: Object<'_>) -> Outcome {
     let mut outcome = object.verdict("Succeeded", &["Failed"]);
     if let Outcome::Failed { reason, message, at } = &mut outcome {
@@ -166,6 +167,9 @@ fn outcome(object: Object<'_>) -> Outcome {
         *at = [*at, ended].into_iter().flatten().min();
         if message.contains(OVERDUE) {
             DEADLINE.clone_into(reason);
+        }
+        if let Some(end) = reason.find('/') {
+            reason.truncate(end);
         }
     }
     outcome

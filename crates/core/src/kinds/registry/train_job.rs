@@ -10,7 +10,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::fields::Fields;
-use super::super::infer::{pod_set, pods_per_job};
+use super::super::infer::pod_set;
 use super::super::node::Node;
 use super::super::status::{JobCounts, Object};
 use super::{End, Error, JOB, JOB_SET, Kind, Reference, Rules};
@@ -42,7 +42,7 @@ const NODE: &str = "node";
 /// The most replicated Jobs of a runtime: Kueue has no room for more pod sets.
 const JOBS_MAX: usize = 10;
 /// What is recorded of a pod's `spec` only for those who count or check it.
-const COUNTED: [&str; 4] = ["resources", "resourceClaims", "overhead", "nodeName"];
+const COUNTED: [&str; 5] = ["resources", "resourceClaims", "overhead", "nodeName", "restartPolicy"];
 /// What a patch may have of a pod's `spec`, and a runtime may have set already.
 const PLACEMENT: [&str; 4] = ["nodeSelector", "affinity", "tolerations", "schedulingGates"];
 
@@ -263,7 +263,7 @@ impl Trainer {
             Some(nodes) if !self.is_mpi && is_trainer => nodes,
             _ => match self.policy_nodes.filter(|_| is_trainer) {
                 Some(nodes) => nodes,
-                None => pods_per_job(&job.walk(&["template", "spec"])?)?,
+                None => parallelism(job)?,
             },
         };
         Ok(replicas.saturating_mul(count))
@@ -332,6 +332,12 @@ fn merge(list: &mut Value, amounts: &Value) {
 
 fn name<'a>(job: &Node<'a>) -> &'a str {
     job.value()["name"].as_str().unwrap_or_default()
+}
+
+/// Pods that a Job runs at a time, at least one. Trainer makes its completions as many.
+fn parallelism(job: &Node<'_>) -> Result<i64, Error> {
+    let spec = job.walk(&["template", "spec"])?;
+    Ok(spec.field("parallelism")?.count()?.unwrap_or(1).max(1))
 }
 
 fn is_trainer(job: &Node<'_>) -> bool {
@@ -422,11 +428,30 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_does_not_train_runs_as_many_pods_as_in_parallel() {
+        for (shape, want) in [
+            (json!({}), 1),
+            (json!({"parallelism": 4}), 4),
+            (json!({"parallelism": 4, "completions": 2}), 4),
+            (json!({"parallelism": 0}), 1),
+            (json!({"completions": 3}), 1),
+        ] {
+            let mut given = runtime(&json!({"torch": {}}));
+            let job = &mut given["spec"]["template"]["spec"]["replicatedJobs"][0]["template"];
+            let spec = job["spec"].as_object_mut().expect("an object");
+            spec.extend(shape.as_object().expect("an object").clone());
+            let recorded = record(&train_job(&json!({})), &given).expect("it is right");
+            assert_eq!(recorded.pod_sets[0].count(), want, "{shape}");
+        }
+    }
+
+    #[test]
     fn what_counts_or_misplaces_pods_is_recorded_to_be_checked_and_not_created() {
         let mut given = runtime(&json!({"numNodes": 2, "torch": {}}));
         let spec = &mut given["spec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"];
         let more = json!({"resources": {"requests": {"cpu": 9}}, "nodeName": "n",
-            "resourceClaims": [{"name": "gpu"}], "overhead": {"cpu": 1}});
+            "resourceClaims": [{"name": "gpu"}], "overhead": {"cpu": 1},
+            "restartPolicy": "Never"});
         let pod = spec["template"]["spec"].as_object_mut().expect("it has one");
         pod.extend(more.as_object().expect("an object").clone());
         let mut template = record(&train_job(&json!({})), &given).expect("it is right").template;
@@ -523,6 +548,7 @@ mod tests {
             attempt: 0,
             namespace: "ns",
             component: 0,
+            queue: None,
             scheduler_name: Some("s"),
             avoid_nodes: &[],
             suspect_nodes: None,
@@ -579,6 +605,10 @@ mod tests {
             assert_eq!(found.outcome, Outcome::Active);
             assert_eq!(found.perhaps_unreplaced, [0, 1].into(), "its JobSet may fail");
         }
+        let mut object = recorded.template.clone();
+        object["status"] = json!({"jobsStatus": [job("node", "ready")]});
+        let found = report(KINDS[0].api_version, KINDS[0].kind, &recorded.pod_sets, &object);
+        assert_eq!(found.expected[&1].running(2), 0, "its JobSet may wait for a Terminating pod");
         for (kind, succeeded) in [("Complete", true), ("Failed", false)] {
             let condition = json!({"type": kind, "status": "True", "reason": "R", "message": "M"});
             let object = json!({"status": {"conditions": [condition]}});

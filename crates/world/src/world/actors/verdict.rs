@@ -21,10 +21,23 @@ impl Target {
         let (first, last) = ("FailureTarget", "Failed");
         Self { first, last, reason: reason.to_owned(), message: message.to_owned() }
     }
+
+    fn success() -> Self {
+        Self {
+            first: "SuccessCriteriaMet",
+            last: "Complete",
+            reason: "CompletionsReached".to_owned(),
+            message: "Reached expected number of succeeded pods".to_owned(),
+        }
+    }
 }
 
 /// Why a Job ends now, where it does.
 pub fn verdict(job: &Object, pods: &[Arc<Object>]) -> Option<Target> {
+    // how the pods end that are left changes nothing any more
+    if is_true(&job.value, "SuccessCriteriaMet") {
+        return Some(Target::success());
+    }
     if let Some(begun) = find_condition(&job.value, "FailureTarget") {
         let text = |field: &str| begun[field].as_str().unwrap_or_default();
         return Some(Target::failure(text("reason"), text("message")));
@@ -45,12 +58,7 @@ pub fn verdict(job: &Object, pods: &[Arc<Object>]) -> Option<Target> {
         None if job.value["spec"]["parallelism"].is_null() => succeeded >= 1,
         None => succeeded >= 1 && pods.iter().all(|pod| has_ended(pod)),
     };
-    done.then(|| Target {
-        first: "SuccessCriteriaMet",
-        last: "Complete",
-        reason: "CompletionsReached".to_owned(),
-        message: "Reached expected number of succeeded pods".to_owned(),
-    })
+    done.then(Target::success)
 }
 
 /// The first pod that failed and fails its Job, with the index of the rule.

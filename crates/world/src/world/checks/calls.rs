@@ -10,7 +10,7 @@ use super::progress::has_succeeded;
 use super::{Invariant, Violation};
 use crate::api::Phase;
 use crate::observe::cache::Key;
-use crate::sim::{Address, Store};
+use crate::sim::{Address, Object, Store};
 use crate::world::actors::is_true;
 use crate::world::moment;
 use crate::world::oracle::{Oracle, Wrapper};
@@ -259,7 +259,7 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
         return None;
     }
     let recreated = part.and_then(|part| wrapper.components.going.get(&part).copied());
-    let overdue = || due_after_success(scope, wrapper, &pod.value);
+    let overdue = || due_without_work(scope, wrapper, pod);
     let Some(since) = wrapper.teardown.or(recreated).or_else(overdue) else {
         return Some(format!("{name} in {:?}", wrapper.state.phase));
     };
@@ -268,17 +268,40 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
     (waited + scope.slack < grace).then(|| format!("{name} after {waited:?} of {grace:?}"))
 }
 
-/// When a pod was to be gone that is left after all work was done.
-fn due_after_success(scope: &CallScope<'_>, wrapper: &Wrapper, pod: &Value) -> Option<Duration> {
-    let object = scope.store.get(&wrapper.address)?;
-    let components = object.value["status"]["componentStatus"].as_array()?;
+/// When a pod was to be gone that is left after all work was done: that of its AppWrapper, or that of its pod set.
+fn due_without_work(scope: &CallScope<'_>, wrapper: &Wrapper, pod: &Object) -> Option<Duration> {
+    let due: Timestamp = pod.value["metadata"]["deletionTimestamp"].as_str()?.parse().ok()?;
+    let is_done = have_all_succeeded(scope, wrapper) || has_pod_set_succeeded(scope, wrapper, pod);
+    Duration::try_from(due.duration_since(moment(Duration::ZERO))).ok().filter(|_| is_done)
+}
+
+/// Whether as many pods have succeeded in the pod set of a pod as its Job completes, or else as it declares; one is enough for
+/// a Job that ends with its pods, however many they are. Of a pod set that is not declared, no number is.
+fn has_pod_set_succeeded(scope: &CallScope<'_>, wrapper: &Wrapper, pod: &Object) -> bool {
+    let thing = wrapper.things.get(&pod.uid);
+    let Some((name, part)) = thing.and_then(|thing| thing.pod_set.as_ref().zip(thing.part)) else {
+        return false;
+    };
+    let succeeded = wrapper.succeeded.pods.get(name).map_or(0, BTreeSet::len);
+    let is_open_ended = wrapper.own.open_ended.contains(&part);
+    let completions = scope.store.get(&wrapper.address).and_then(|object| {
+        let template = &object.value["spec"]["components"][part]["template"];
+        template["spec"]["completions"].as_i64()
+    });
+    let declared = wrapper.pod_sets.get(name).copied();
+    let wanted = if is_open_ended { 1 } else { completions.or(declared).unwrap_or(i64::MAX) };
+    i64::try_from(succeeded).is_ok_and(|succeeded| succeeded >= wanted)
+}
+
+/// Whether it is written that every component with pods has succeeded.
+fn have_all_succeeded(scope: &CallScope<'_>, wrapper: &Wrapper) -> bool {
+    let Some(object) = scope.store.get(&wrapper.address) else { return false };
     let is_done = |(index, status): (usize, &Value)| {
         status["podSets"].as_array().is_none_or(Vec::is_empty)
             || has_succeeded(&object.value, index)
     };
-    let due: Timestamp = pod["metadata"]["deletionTimestamp"].as_str()?.parse().ok()?;
-    let all_done = components.iter().enumerate().all(is_done);
-    Duration::try_from(due.duration_since(moment(Duration::ZERO))).ok().filter(|_| all_done)
+    let components = object.value["status"]["componentStatus"].as_array();
+    components.is_some_and(|components| components.iter().enumerate().all(is_done))
 }
 
 fn in_namespace(scope: &CallScope<'_>) -> Option<String> {

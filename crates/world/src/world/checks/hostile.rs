@@ -148,7 +148,9 @@ fn uncounted_slowly(scope: &Scope<'_>) -> Option<String> {
         return None;
     }
     let attempt = decided(&scope.change.object.value)?;
-    if attempt["action"] != "RestartIgnoringLimit" {
+    // one that the annotation `active` has ended since follows no restart
+    let is_last = attempt["attempt"].as_i64().unwrap_or(0) + 1 == wrapper.state.attempt;
+    if attempt["action"] != "RestartIgnoringLimit" || !is_last {
         return None;
     }
     let waited = wrapper.deployed_at.saturating_sub(wrapper.deployed_before?);

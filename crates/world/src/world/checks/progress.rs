@@ -15,7 +15,7 @@ use crate::world::oracle::{Wrapper, decided};
 /// How long after its deadline a hang is handled at the latest, where nothing goes wrong.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// The invariants of the hang guard.
+/// The invariants of `spec.progress`.
 pub const PROGRESS: &[Invariant<Check>] = &[
     ("P15", "no AppWrapper that reports in time counts as hanging", reported_in_time),
     ("P15", "a hang is handled within 5 s of its deadline", handled_promptly),

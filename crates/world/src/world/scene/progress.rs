@@ -6,7 +6,7 @@ use super::{Act, HOSTILE, Scene, each_pod};
 use crate::world::rng::Rng;
 
 impl Scene {
-    /// Adds the hang guard to half of the AppWrappers of a third of the worlds, or to all AppWrappers.
+    /// Adds `spec.progress` to half of the AppWrappers of a third of the worlds, or to all AppWrappers.
     pub(super) fn add_progress(&mut self, rng: &mut Rng, all: bool) {
         if !all && !rng.one_in(3) {
             return;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::build::{in_phase, ready, running};
 use super::no_fit::{read, returning, switched, workload};
-use crate::api::{Attempt, AttemptOutcome, Phase, Requeue, condition};
+use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, Requeue, condition};
 use crate::decide::tests::given::World;
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::Action;
@@ -57,6 +57,23 @@ fn what_runs_is_deleted_whatever_it_does_and_no_retry_is_used() {
         assert!(condition::is_true(&status.conditions, condition::QUOTA_RESERVED), "{what}");
         assert_eq!(decision.verdict.action, VerdictAction::Delete, "{what}");
     }
+}
+
+#[test]
+fn who_resumes_does_not_wait_for_the_pause_of_an_older_restart() {
+    let mut world = inactive(queued(Phase::Running)).ready(0, 2);
+    let action = Some(AttemptAction::RestartIgnoringLimit);
+    world.snapshot.status.attempts.insert(0, Attempt { action, ..Attempt::default() });
+    let ended = world.decide(100);
+    assert_eq!(ended.next, Phase::Resetting);
+    let gone = read(world.written(&ended).all_gone(), workload(true, None));
+    let begun = gone.decide(120);
+    assert_eq!((begun.next, requeue(&begun).is_some()), (Phase::Resetting, true));
+    let evicted = gone.written(&begun).suspended(true);
+    let suspending = evicted.decide(125);
+    assert_eq!((suspending.next, &suspending.status.retry_after), (Phase::Suspending, &None));
+    let suspended = evicted.written(&suspending).decide(126);
+    assert_eq!((suspended.next, &suspended.status.retry_after), (Phase::Suspended, &None));
 }
 
 #[test]

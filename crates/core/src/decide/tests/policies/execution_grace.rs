@@ -5,7 +5,7 @@ use super::execution::{created, second_step, started};
 use crate::api::{Phase, condition};
 use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{CreationFailure, Object, Owner, Pod, PodPhase, Presence};
+use crate::snapshot::{CreationFailure, Expected, Object, Owner, Pod, PodPhase, Presence};
 
 const INIT: usize = 1;
 const LAUNCHER: usize = 2;
@@ -119,6 +119,12 @@ fn beside(change: impl FnOnce(&mut Pod)) -> World {
 fn what_else_is_waited_for_meanwhile_does_not_hide_it() {
     let pending = |pod: &mut Pod| pod.phase = PodPhase::Pending;
     let failed = |pod: &mut Pod| *pod = failed(0).at(1001);
+    let overdue = |pod: &mut Pod| (pod.terminating, pod.due_to_go) = (true, Some(at(10)));
+    let unexpected = |world: World| {
+        world.object_of(0, |object| {
+            object.report.expected.insert(0, Expected::default());
+        })
+    };
     let refused = |world: World| {
         world.component(1, |component| {
             component.creation = Some(CreationFailure { fatal: false, message: "no".into() });
@@ -128,14 +134,17 @@ fn what_else_is_waited_for_meanwhile_does_not_hide_it() {
         let former = Object { owner: Owner::Former, ..Object::default() };
         world.component(1, |component| component.presence = Presence::Present(former))
     };
-    for (what, world) in [
-        ("refused, alone", refused(beside(|_| {}))),
-        ("refused, and a pod does not run", refused(beside(pending))),
-        ("refused, and a pod failed", refused(beside(failed))),
-        ("in the way, alone", blocked(beside(|_| {}))),
-        ("in the way, and a pod does not run", blocked(beside(pending))),
-        ("in the way, and a pod failed", blocked(beside(failed))),
-    ] {
+    let others = [
+        ("alone", beside(|_| {})),
+        ("and a pod does not run", beside(pending)),
+        ("and a pod failed", beside(failed)),
+        ("and a pod does not go", unexpected(beside(overdue))),
+    ];
+    let all = others.iter().flat_map(|(what, world)| {
+        let (refused, blocked) = (refused(world.clone()), blocked(world.clone()));
+        [(format!("refused, {what}"), refused), (format!("in the way, {what}"), blocked)]
+    });
+    for (what, world) in all {
         let world = world.settled(1002);
         let again = world.decide(1003);
         assert_eq!(again.status, world.snapshot.status, "{what}: nothing is written again");
@@ -147,6 +156,9 @@ fn what_else_is_waited_for_meanwhile_does_not_hide_it() {
             ("True", "CreateFailed"),
             "{what}"
         );
+        let message = &unhealthy.message;
+        let is_named = message.contains("an object of this name still exists");
+        assert_eq!(is_named, what.starts_with("in the way"), "{what}: {message}");
         assert_eq!(world.decide(1060).next, Phase::Resetting, "{what}");
     }
 }

@@ -130,9 +130,10 @@ fn a_queue_managed_app_wrapper_goes_back_through_kueue() {
     assert_eq!(suspended.status.resetting_count, 1, "the count stays");
     let mut refused = grown.suspended(false).all_gone();
     refused.snapshot.growth_refused = Some("exceeded quota".into());
-    for (suspend, want) in
-        [(false, "All resources are deleted"), (true, "Suspend is true; all resources are deleted")]
-    {
+    for (suspend, want) in [
+        (false, "All resources are deleted"),
+        (true, "spec.suspend is true; all resources are deleted"),
+    ] {
         let decision = refused.clone().suspended(suspend).decide(40);
         assert_eq!((decision.next, decision.verdict.message.as_str()), (Phase::Suspended, want));
         for kind in [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED] {

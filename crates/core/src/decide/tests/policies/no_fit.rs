@@ -4,8 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::build::{check, in_phase, pod_of, ready, running};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, Requeue, condition};
+use crate::decide::Decision;
+use crate::decide::VerdictAction::Handle;
 use crate::decide::tests::given::{World, at};
-use crate::decide::{Decision, VerdictAction};
 use crate::kueue::WaitForPodsReady;
 use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::workload::{Workload, WorkloadRead};
@@ -97,22 +98,19 @@ pub(super) fn switched(decision: &Decision) -> Option<bool> {
 
 #[test]
 fn an_attempt_whose_pods_find_no_node_ends_and_no_retry_is_used() {
-    for (spec, action, recorded) in [
-        (HOLD, VerdictAction::Hold, AttemptAction::Hold),
-        (REQUEUE, VerdictAction::Requeue, AttemptAction::Requeue),
-    ] {
+    for (spec, action) in [(HOLD, AttemptAction::Hold), (REQUEUE, AttemptAction::Requeue)] {
         let mut world = unfit(spec);
         // avoided since an earlier failure: it may be the only node with room
         world.snapshot.status.avoid_nodes = vec!["node-1".to_owned()];
         world.snapshot.status.retry_after = Some(Time(at(20))); // of a component that was recreated
         assert_eq!(world.says_at(129), "Wait 130", "{spec}");
         let decision = world.decide(130);
-        assert_eq!((decision.next, decision.verdict.action), (Phase::Resetting, action));
+        assert_eq!((decision.next, decision.verdict.action), (Phase::Resetting, Handle(action)));
         let status = &decision.status;
         assert_eq!((status.resetting_count, status.uncounted_restarts), (0, 0), "{spec}");
         let attempt = &status.attempts[0];
         let ended = (attempt.outcome, attempt.action, attempt.failed_at.clone());
-        assert_eq!(ended, (Some(AttemptOutcome::NoFit), Some(recorded), Some(Time(at(10)))));
+        assert_eq!(ended, (Some(AttemptOutcome::NoFit), Some(action), Some(Time(at(10)))));
         assert_eq!(status.requeue.is_some(), spec == REQUEUE);
         assert_eq!(status.avoid_nodes, Vec::<String>::new(), "{spec}");
         assert_eq!(status.retry_after, None, "{spec}: the pause follows");
@@ -146,7 +144,7 @@ fn only_with_a_queue_and_only_while_a_pod_finds_no_node() {
     ] {
         // the warm-up ends, and the failure grace period after it
         assert_eq!(world.says_at(359), "Wait 360", "{what}");
-        assert_eq!(world.decide(360).verdict.action, VerdictAction::Restart, "{what}");
+        assert_eq!(world.decide(360).verdict.action, Handle(AttemptAction::Restart), "{what}");
     }
     let forbidden = unfit(HOLD).configured("retryPolicy: {globalMaxRetries: 0}");
     assert_eq!(forbidden.decide(130).next, Phase::Running, "no restart of any kind is allowed");

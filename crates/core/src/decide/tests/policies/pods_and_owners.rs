@@ -3,7 +3,7 @@
 use super::build::{check, failed, running};
 use crate::api::{Phase, condition, keys};
 use crate::decide::tests::given::at;
-use crate::snapshot::{End, Pod, PodPhase};
+use crate::snapshot::{End, Outcome, Pod, PodPhase};
 
 const COUNTED: &str = "Restart retryLimit 0 of 3";
 
@@ -95,4 +95,21 @@ fn a_component_of_an_unknown_kind_that_declares_no_pods_has_succeeded() {
     assert_eq!(decision.next, Phase::Succeeded, "{:?}", decision.verdict);
     let recorded = &decision.status.component_status[1].conditions;
     assert!(!condition::is_true(recorded, condition::COMPONENT_SUCCEEDED), "it has no pods");
+}
+
+#[test]
+fn an_app_wrapper_of_which_no_component_has_pods_does_not_succeed() {
+    for (end, outcome, want) in [
+        (End::Unknown, Outcome::Active, Phase::Running),
+        (End::Reported, Outcome::Active, Phase::Running),
+        (End::Reported, Outcome::Succeeded, Phase::Succeeded),
+    ] {
+        let mut world = running(&["Thing/idle:1"]).component(0, |component| {
+            component.end = end;
+            component.pod_sets[0].replicas = Some(0);
+        });
+        world.snapshot.status.component_status[0].pod_sets[0].replicas = Some(0);
+        let world = world.says(outcome.clone());
+        assert_eq!(world.decide(22).next, want, "{end:?} {outcome:?}");
+    }
 }

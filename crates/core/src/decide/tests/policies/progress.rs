@@ -1,4 +1,4 @@
-//! The hang guard: when missing progress is a failure, what is recorded of it, and who decides about it.
+//! Hangs: when missing progress is a failure, what is recorded of it, and who decides about it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
@@ -6,12 +6,13 @@ use proptest::prelude::*;
 use super::build::{check, failed, pod_of, running};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, AttemptProgress, FailureRecord};
 use crate::api::{PodSetSince, Usage, UsageState, condition};
+use crate::decide::Facts;
+use crate::decide::VerdictAction::{self, Handle};
 use crate::decide::progress;
 use crate::decide::tests::given::{World, at};
-use crate::decide::{Facts, VerdictAction};
 use crate::plan::FreshRead;
 use crate::progress::{Report, Values, parse};
-use crate::snapshot::{Expected, PodPhase};
+use crate::snapshot::{Expected, PodPhase, Presence};
 
 const BOTH: &str = "progress: {startWithin: 20m, stallAfter: 10m}";
 const STALL: &str = "progress: {stallAfter: 10m}";
@@ -19,7 +20,12 @@ const START: &str = "progress: {startWithin: 20m}";
 
 /// A Job of two pods that are ready since a second.
 fn ready(since: i64) -> World {
-    let mut world = running(&["Job/work:2"]).ready(0, 2);
+    ready_of(&["Job/work:2"], since)
+}
+
+/// The same, of the first of several components.
+fn ready_of(components: &[&str], since: i64) -> World {
+    let mut world = running(components).ready(0, 2);
     let pod_set = "0-0".to_owned();
     let from = Time(at(since));
     let entry = PodSetSince {
@@ -81,6 +87,19 @@ fn missing_progress_is_a_failure_when_the_time_is_over() {
         ("ready again, no report", again(BOTH), 1500, restart),
         ("ready again, no limit of the start", again(STALL), 900, restart),
     ]);
+}
+
+#[test]
+fn a_step_that_begins_has_no_deadline_of_a_hang() {
+    let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [work], waitForComponentsStatus: Ready}, \
+                 {targetComponents: [next], waitForComponentsStatus: Ready}]}";
+    let mut world = ready_of(&["Job/work:2", "Job/next:1"], 0).spec(&format!("{order}\n{START}"));
+    world.snapshot.components[1].presence = Presence::Absent;
+    world.snapshot.status.component_status[1].uid = None;
+    let verdict = world.answered(FreshRead::Gone).ask(600).verdict;
+    assert_eq!((verdict.action, verdict.create), (VerdictAction::Deploy, vec![1]));
+    assert_eq!((verdict.reason, verdict.deadline), (None, None));
 }
 
 #[test]
@@ -197,7 +216,7 @@ fn waiting_writes_nothing_and_wakes_up_on_time() {
     assert_eq!(
         verdict.message,
         format!(
-            "pod work-0 reported the last progress at {}: step 7 (stallAfter 10m); treated as a hang \
+            "pod work-0 reported the last progress at {}: step 7 (stallAfter 10m); counts as a hang \
              at {} unless progress is reported",
             at(100),
             at(700)
@@ -407,7 +426,7 @@ proptest! {
             }
         }
         let deadline = if newest == i64::MIN { 1200 } else { newest + 600 };
-        let hangs = world.decide(now).verdict.action == VerdictAction::Restart;
+        let hangs = world.decide(now).verdict.action == Handle(AttemptAction::Restart);
         prop_assert_eq!(hangs, now >= deadline, "{} {}", now, deadline);
     }
 }

@@ -3,7 +3,7 @@
 use super::build::{container, failed, ready, running};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, RuleSource, condition};
 use crate::decide::tests::given::{World, at};
-use crate::snapshot::Pod;
+use crate::snapshot::{Container, Pod};
 
 fn job() -> World {
     running(&["Job/work:3"])
@@ -112,6 +112,17 @@ fn without_a_pod_only_component_reason_and_message_are_told() {
     };
     assert_eq!(failure, want);
     assert_eq!(decision.status.attempts[0].collateral, Some(0));
+}
+
+#[test]
+fn of_an_init_container_it_is_recorded_that_it_is_one() {
+    for (init, want) in [(true, Some(true)), (false, None)] {
+        let ended = Container { init, ..container("setup", 3, "Error", "", 20) };
+        let world = running(&["Job/work:1"]).with(failed(0).ended(ended));
+        let verdict = world.fails(0, "BackoffLimitExceeded", "", 25).decide(70).verdict;
+        let failure = verdict.failure.unwrap();
+        assert_eq!((failure.container.as_deref(), failure.init_container), (Some("setup"), want));
+    }
 }
 
 /// A Job counts a pod that is Terminating as failed, and may fail while the pod still uses its grace period.

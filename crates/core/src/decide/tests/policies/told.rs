@@ -5,9 +5,11 @@ use proptest::prelude::*;
 use super::build::{failed, ready, running};
 use super::laws::config;
 use super::laws::worlds::{pods, retry_policy, spec};
+use crate::api::AttemptAction;
+use crate::decide::Facts;
+use crate::decide::VerdictAction::{self, Handle};
 use crate::decide::orders::{Told, dispute, orders};
 use crate::decide::tests::given::{World, at};
-use crate::decide::{Facts, VerdictAction};
 use crate::plan::FreshRead;
 use crate::snapshot::lost::Lost;
 use crate::snapshot::{Pod, PodPhase};
@@ -61,10 +63,10 @@ fn verdicts(all: &[Told]) -> Vec<(VerdictAction, String)> {
 
 #[test]
 fn there_is_one_verdict_whatever_comes_first() {
-    let free = (VerdictAction::RestartIgnoringLimit, "failurePolicy".to_owned());
-    let policy = (VerdictAction::Fail, "retryPolicy".to_owned());
-    let counted = (VerdictAction::Restart, "retryLimit".to_owned());
-    let ignored = (VerdictAction::RestartIgnoringLimit, "podFailurePolicy".to_owned());
+    let free = (Handle(AttemptAction::RestartIgnoringLimit), "failurePolicy".to_owned());
+    let policy = (Handle(AttemptAction::Fail), "retryPolicy".to_owned());
+    let counted = (Handle(AttemptAction::Restart), "retryLimit".to_owned());
+    let ignored = (Handle(AttemptAction::RestartIgnoringLimit), "podFailurePolicy".to_owned());
     let with_node = |state| failed_job().loses_node(state, 22);
     let rows: Vec<(&str, World, _)> = vec![
         ("the Job's own rule", failed_job().spec(FREE).retry_policy("p", FAIL), &free),

@@ -4,11 +4,12 @@ use proptest::prelude::*;
 
 use super::config;
 use super::worlds::{orderly, worlds};
-use crate::api::{Phase, RuleSource, WaitFor, condition};
+use crate::api::{AttemptAction, Phase, RuleSource, WaitFor, condition};
+use crate::decide::Decision;
+use crate::decide::VerdictAction::Handle;
 use crate::decide::edges::EDGES;
 use crate::decide::tests::given::World;
 use crate::decide::tests::laws::waits;
-use crate::decide::{Decision, VerdictAction};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Outcome, PodPhase};
 
@@ -121,7 +122,7 @@ proptest! {
         let decision = world.config(|config| config.retry_policy.global_max_retries = 0).decide(second);
         prop_assert_eq!(decision.verdict.counted, None);
         prop_assert!(decision.next != Phase::Resetting);
-        prop_assert!(decision.verdict.action != VerdictAction::RecreateComponent);
+        prop_assert!(decision.verdict.action != Handle(AttemptAction::RecreateComponent));
     }
 
     #[test]
@@ -129,7 +130,7 @@ proptest! {
         world in worlds(UP), second in 0_i64..2000,
     ) {
         let verdict = world.decide(second).verdict;
-        if verdict.action == VerdictAction::RestartIgnoringLimit {
+        if verdict.action == Handle(AttemptAction::RestartIgnoringLimit) {
             let source = verdict.rule.unwrap().source;
             prop_assert!([RuleSource::PodFailurePolicy, RuleSource::FailurePolicy].contains(&source));
         }
@@ -143,7 +144,7 @@ proptest! {
         let before = world.snapshot.status.clone();
         let decision = world.decide(second);
         let begins = |index: &usize| !is_begun(&before, *index) && is_begun(&decision.status, *index);
-        let recreated = decision.verdict.action == VerdictAction::RecreateComponent;
+        let recreated = decision.verdict.action == Handle(AttemptAction::RecreateComponent);
         let runs = world.snapshot.status.phase == Phase::Running && decision.next == Phase::Running;
         if recreated || !runs {
             return Ok(());
@@ -169,7 +170,7 @@ proptest! {
         world in worlds(&[Phase::Running]), second in 0_i64..2000,
     ) {
         let decision = world.decide(second);
-        let recreated = decision.verdict.action == VerdictAction::RecreateComponent;
+        let recreated = decision.verdict.action == Handle(AttemptAction::RecreateComponent);
         if recreated {
             let delete = &decision.verdict.delete;
             prop_assert_eq!(delete.len(), 1);
