@@ -39,7 +39,8 @@ use crate::shadow::Shadow;
 use crate::telemetry;
 
 use contain::{Panicked, Panics};
-use queue::{Ended, Queue, Requeue};
+use queue::Queue;
+use schedule::{Ended, Requeue};
 use work::Work;
 
 /// A reconcile that took longer lets others of its namespace go first.

@@ -99,11 +99,11 @@ impl Error {
         }
     }
 
-    /// The authorizer of the API server denied a write.
+    /// The authorizer of the API server denied a call.
     fn is_denied(&self) -> bool {
         match self {
             Self::Act(error) => error.is_denied(),
-            Self::Observe(_) => false,
+            Self::Observe(error) => error.is_denied(),
         }
     }
 
@@ -171,8 +171,10 @@ pub async fn reconcile(
     let config = context.config();
     let default = config.retry_policy.default_policy_name.as_deref();
     if !observe::is_synced(&context.cache, &wrapper, default) {
+        report::unlisted(&context, &mut memory, &wrapper);
         return Ok(Next::After(WATCH_OVERDUE)); // the end of the first list wakes it earlier
     }
+    memory.unlisted = None;
     let done = run_rounds(&context, &mut memory, wrapper).await;
     match done {
         Ok(requeue) => {
@@ -289,15 +291,15 @@ async fn run_rounds(
     let mut has_written = false;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
-        let attach = attach(&limits, &config);
         let (snapshot, (now, anchor)) =
-            look(context, memory, &wrapper, &mut asked, &attach, &config).await?;
+            look(context, memory, &wrapper, &mut asked, &limits, &config).await?;
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
         if asked.note(context, memory, &wrapper, &decision).await? {
             continue;
         }
+        memory.over_quota_since = decision.over_quota_since;
         if let Some(shadow) = &context.shadow {
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
             return Ok(compare(context, memory, shadow, &wrapper, sight, &decision));
@@ -306,8 +308,7 @@ async fn run_rounds(
         if let Some(witness) = &context.witness {
             witness(facts, &decision);
         }
-        let rewrites = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
-        if decision.status != wrapper.status || !wrapper.flaws.is_empty() || rewrites {
+        if is_to_be_written(&wrapper, &decision) {
             if has_written {
                 return Ok(Next::After(WATCH_OVERDUE)); // what was written comes back through the watch
             }
@@ -317,7 +318,9 @@ async fn run_rounds(
                 Written::Stored(newer) => {
                     report::announce(context, memory, &stored, &decision);
                     failure_log::keep(context, &wrapper, &snapshot, &decision).await;
-                    let Some(newer) = attempt_begun(memory, &wrapper, &newer, &decision) else {
+                    let begun =
+                        newer.and_then(|it| attempt_begun(memory, &wrapper, &it, &decision));
+                    let Some(newer) = begun else {
                         return Ok(requeue(context, memory, &wrapper, &decision));
                     };
                     (stored, wrapper, has_written) = (newer.clone(), newer, true);
@@ -342,6 +345,12 @@ async fn run_rounds(
     Ok(Next::After(ERROR_PAUSE.0))
 }
 
+/// Whether the stored status differs from what is decided, or is not what this controller writes.
+fn is_to_be_written(wrapper: &Wrapper, decision: &Decision) -> bool {
+    let rewrites = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
+    decision.status != wrapper.status || !wrapper.flaws.is_empty() || rewrites
+}
+
 /// When the next try is due, or what is to be decided before it.
 fn try_again(pause: Duration, decided: Next) -> Next {
     match decided {
@@ -362,12 +371,13 @@ async fn look(
     memory: &mut ReconcileState,
     wrapper: &Wrapper,
     asked: &mut Asked,
-    attach: &Attach,
+    limits: &Limits,
     config: &Config,
 ) -> Result<(Snapshot, (Timestamp, Timestamp)), Error> {
-    let (sources, autopilot) = (context.sources(), &config.autopilot);
+    let (sources, attach, autopilot) =
+        (context.sources(), attach(limits, config), &config.autopilot);
     let mut snapshot =
-        observe::observe(sources, wrapper, memory, asked.fresh, attach, autopilot).await?;
+        observe::observe(sources, wrapper, memory, asked.fresh, &attach, autopilot).await?;
     let (now, anchor) = context.clock.around_now();
     memory.tell(&mut snapshot, anchor);
     snapshot.reports_since = context.progress.since(now);
@@ -413,7 +423,8 @@ fn attempt_begun(
     let newer = Wrapper::read_newer(written, wrapper).ok();
     let newer = newer.filter(|newer| newer.status == decision.status)?;
     focus(memory, &newer);
-    memory.begun_before = false;
+    // one that was under way may have been begun by another process
+    memory.begun_before &= wrapper.status.phase == Phase::Resuming;
     Some(Arc::new(newer))
 }
 

@@ -181,6 +181,8 @@ fn log(difference: &Difference) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::AttemptAction;
+    use crate::decide::VerdictAction;
 
     fn differs(kind: DifferenceKind) -> Finding {
         Finding::Differs(Difference {
@@ -190,7 +192,7 @@ mod tests {
             observed: Phase::Failed,
             since: None,
             due: None,
-            action: appwrapper_core::decide::VerdictAction::Restart,
+            action: VerdictAction::Handle(AttemptAction::Restart),
             reason: "MissingComponent".to_owned(),
             retries: None,
         })

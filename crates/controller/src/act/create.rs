@@ -68,6 +68,7 @@ pub async fn create(
         attempt,
         namespace: &wrapper.namespace,
         component: index,
+        queue: wrapper.queue.as_deref(),
         scheduler_name: settings.scheduler_name,
         avoid_nodes,
         suspect_nodes: wrapper.status.suspect_nodes.as_ref(),
@@ -129,10 +130,9 @@ fn adopt(
         Owner::Us if !object.terminating && object.attempt.is_none_or(|n| n == attempt) => {
             Ok(found)
         }
-        Owner::Us | Owner::Former | Owner::Stranger(_) => Err(transient(format!(
-            "the name is held by a terminating {title} (UID {})",
-            object.uid
-        ))),
+        Owner::Us | Owner::Former | Owner::Stranger(_) => {
+            Err(transient(format!("an object of this name still exists (UID {})", object.uid)))
+        }
     }
 }
 
@@ -162,23 +162,43 @@ fn write_failure(error: &kube::Error) -> NotCreated {
         client::is_rejected_for_good(error) || mutations::is_present(Mutation::LostIsFailed);
     let why = CreationFailure { fatal: is_fatal, message: said(error) };
     let may_exist = live::code(error).is_none_or(|code| code >= 500);
-    let unanswered = !client::concerns_one_object(error) || is_without_webhook(error);
+    let unanswered = !client::concerns_one_object(error) || is_outage(error);
     NotCreated { why, retry_after: client::retry_after(error), may_exist, unanswered }
 }
 
-/// A webhook does not answer the API server, which says so by 500: that refuses nothing.
-fn is_without_webhook(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => {
-            status.code == 500 && status.message.contains("failed calling webhook")
-        }
-        _ => false,
-    }
+/// The API server, or a webhook that it calls, does not answer. A request ends with 504 where webhooks take all of its time,
+/// also with `failurePolicy: Ignore`.
+fn is_outage(error: &kube::Error) -> bool {
+    matches!(live::code(error), Some(502..=504)) || client::lacks_webhook(error)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::api::keys;
+
+    #[test]
+    fn an_object_of_another_attempt_is_not_taken() {
+        let read =
+            |object: Value| -> RawObject { serde_json::from_str(&object.to_string()).unwrap() };
+        let template = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+            "spec": {"template": {"spec": {"containers": [{"name": "main"}]}}}});
+        let appwrapper = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "uid",
+            "resourceVersion": "1"}, "spec": {"components": [{"template": template}]}});
+        let wrapper = Wrapper::read(&read(appwrapper)).unwrap();
+        let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "name": "aw", "uid": "uid", "controller": true}]);
+        for (attempt, is_taken) in [("2", false), ("3", true)] {
+            let job = json!({"metadata": {"name": "j", "namespace": "ns", "uid": "job",
+                "labels": {keys::ATTEMPT: attempt}, "ownerReferences": owner}});
+            let found = ObjectRecord::of(&read(job), "batch/v1", "Job");
+            let said = adopt(&wrapper, 0, &wrapper.components[0], 3, found).err();
+            let want = transient("an object of this name still exists (UID job)");
+            assert_eq!(said, (!is_taken).then_some(want), "{attempt}");
+        }
+    }
 
     #[test]
     fn only_what_will_not_change_by_itself_is_fatal() {
@@ -202,8 +222,11 @@ mod tests {
                 "Internal error occurred: failed calling webhook \"x\": connection refused",
                 false,
             ),
+            (500, "conversion webhook for a/v1, Kind=A failed: Post \"https://w\": refused", false),
+            (500, "conversion webhook for a/v1, Kind=A failed: spec.a is unknown", false),
+            (502, "bad gateway", false),
             (503, "etcd", false),
-            (504, "timeout", false),
+            (504, "Timeout: request did not complete within requested timeout", false),
         ] {
             let status = kube::core::Status {
                 code,
@@ -214,8 +237,9 @@ mod tests {
             let why = CreationFailure { fatal: want, message: message.into() };
             assert_eq!(failure.why, why, "{code}");
             assert_eq!(failure.may_exist, code >= 500, "{code}");
-            let is_outage = code == 429 || message.contains("calling webhook");
-            assert_eq!(failure.unanswered, is_outage, "{code}");
+            let is_unanswered = matches!(code, 429 | 502..=504)
+                || ["calling webhook", "failed: Post"].iter().any(|it| message.contains(it));
+            assert_eq!(failure.unanswered, is_unanswered, "{code} {message}");
         }
     }
 }

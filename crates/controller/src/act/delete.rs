@@ -75,7 +75,7 @@ pub async fn delete(
     };
     let request = Request::new(RawObject::url_path(resource, Some(namespace)))
         .delete(name, &params)
-        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+        .map_err(|error| Error::of_deletion(what(), kube::Error::BuildRequest(error)))?;
     match client.request_text(request).await {
         Ok(answer) if resource.kind == "Pod" && resource.group.is_empty() => {
             Ok(Deleted::of_pod(&answer, uid))
@@ -83,7 +83,7 @@ pub async fn delete(
         Ok(_) => Ok(Deleted::Later),
         // 404: gone. 409: another object has the name now, which is not ours to delete.
         Err(error) if matches!(live::code(&error), Some(404 | 409)) => Ok(Deleted::Later),
-        Err(error) => Err(Error::new(what(), error)),
+        Err(error) => Err(Error::of_deletion(what(), error)),
     }
 }
 

@@ -21,6 +21,7 @@ pub use kube::runtime::events::EventType;
 
 use crate::api::AppWrapper;
 use crate::client::is_denied_by_authorizer;
+use crate::observe::assemble::Wrapper;
 use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
 
@@ -56,6 +57,14 @@ pub struct About<'a> {
     pub name: &'a str,
     /// Its UID.
     pub uid: &'a str,
+}
+
+impl Wrapper {
+    /// The AppWrapper, as what an event is about.
+    #[must_use]
+    pub fn about(&self) -> About<'_> {
+        About { namespace: &self.namespace, name: &self.name, uid: &self.uid }
+    }
 }
 
 /// An event that waits to be sent.

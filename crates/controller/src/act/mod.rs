@@ -20,6 +20,7 @@ use kube::{Client, Resource};
 use serde_json::Value;
 
 use crate::client;
+use crate::election::NotLeading;
 use crate::observe::assemble::Wrapper;
 
 /// Why a write failed.
@@ -31,11 +32,18 @@ pub struct Error {
     /// What happened.
     #[source]
     pub source: Box<kube::Error>,
+    /// It was the deletion of a component or a pod.
+    pub is_deletion: bool,
 }
 
 impl Error {
     fn new(what: impl Into<String>, source: impl Into<Box<kube::Error>>) -> Self {
-        Self { what: what.into(), source: source.into() }
+        Self { what: what.into(), source: source.into(), is_deletion: false }
+    }
+
+    /// Of the deletion of a component or a pod.
+    fn of_deletion(what: impl Into<String>, source: impl Into<Box<kube::Error>>) -> Self {
+        Self { is_deletion: true, ..Self::new(what, source) }
     }
 
     /// What the API server said, without the debugging text that the client adds.
@@ -69,6 +77,24 @@ impl Error {
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(&*self.source, kube::Error::Api(status) if client::is_denied_by_authorizer(status))
+    }
+
+    /// A webhook that the API server calls does not answer.
+    #[must_use]
+    pub fn lacks_webhook(&self) -> bool {
+        client::lacks_webhook(&self.source)
+    }
+
+    /// Whether the write was applied is not known: there was no answer, or one that does not tell. Where the API server asked
+    /// not to be called, it has applied nothing. Where this replica has lost the Lease, the next leader decides anew.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        let is_fenced =
+            matches!(&*self.source, kube::Error::Service(error) if error.is::<NotLeading>());
+        !is_fenced
+            && self.code().is_none_or(|code| code >= 500)
+            && client::retry_after(&self.source).is_none()
+            && !self.is_refusal()
     }
 
     /// The API server answered, and did not ask to wait: a write of another object may succeed.

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Client;
-use kube::api::{Api, ListParams};
-use kube::core::{ApiResource, PartialObjectMeta};
+use kube::api::ListParams;
+use kube::core::{ApiResource, ObjectList, Request};
+use kube::{Client, Resource};
 use serde_json::json;
 
 use super::{Error, create_once, delete};
 use crate::api::keys;
 use crate::observe::assemble::Wrapper;
+use crate::observe::raw_object::RawObject;
 use crate::record::{Kept, RECORD_KEY, Record, config_map, is_named_as_record};
 
 /// How many ConfigMaps are read at a time.
@@ -40,12 +41,14 @@ pub async fn keep(client: &Client, wrapper: &Wrapper, record: &Record) -> Result
 /// # Errors
 /// They cannot be listed.
 pub async fn list(client: &Client, of_namespace_max: usize) -> Result<Vec<Kept>, Error> {
-    let api: Api<ConfigMap> = Api::all(client.clone());
+    let failed = |error: kube::Error| Error::new("list the records", error);
+    let maps = Request::new(RawObject::url_path(&ApiResource::erase::<ConfigMap>(&()), None));
     let mut params = ListParams::default().labels(keys::RECORD).limit(PAGE);
     let (mut all, mut counts) = (vec![], BTreeMap::<String, usize>::new());
     loop {
-        let page = api.list_metadata(&params).await;
-        let page = page.map_err(|error| Error::new("list the records", error))?;
+        let request = maps.list_metadata(&params).map_err(kube::Error::BuildRequest);
+        let page = client.request::<ObjectList<RawObject>>(request.map_err(failed)?).await;
+        let page = page.map_err(failed)?;
         for kept in page.items.into_iter().filter_map(kept) {
             let count = counts.entry(kept.namespace.clone()).or_default();
             *count += 1;
@@ -61,8 +64,8 @@ pub async fn list(client: &Client, of_namespace_max: usize) -> Result<Vec<Kept>,
 }
 
 /// What is known of a record. One that is being deleted is none: a finalizer may hold it for ever.
-fn kept(object: PartialObjectMeta<ConfigMap>) -> Option<Kept> {
-    let meta = object.metadata;
+fn kept(object: RawObject) -> Option<Kept> {
+    let meta = object.meta;
     let name = meta.name.filter(|name| is_named_as_record(name))?;
     if meta.deletion_timestamp.is_some() {
         return None;

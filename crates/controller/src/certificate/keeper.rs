@@ -295,11 +295,16 @@ impl Keeper {
     /// Reads everything and makes the planned changes, until none is left. Returns when to read again.
     async fn look(&mut self) -> Result<Timestamp, Error> {
         for _ in 0..CHANGES_MAX {
-            let look = self.read().await?;
+            let (look, unread) = self.read().await?;
             let now = self.clock.now();
             let is_tidy = look.stored.is_all_of(&look.data);
             let plan = plan(&look.stored, is_tidy, &look.faced, now, self.lifetimes);
             self.serve(&plan);
+            if let Some(error) = unread {
+                // what it trusts is not known, so nothing changes; the others should trust what is served
+                drop(self.trust(&look.configurations, plan.bundle.as_deref()).await);
+                return Err(error);
+            }
             if let Some(change) = plan.change {
                 match self.write(&look, change, now).await {
                     Ok(()) => tracing::info!("{}", change.as_str()),
@@ -307,16 +312,25 @@ impl Keeper {
                     Err(error) => {
                         // while the Secret cannot be written nothing comes into use, and what is
                         // should be trusted
-                        self.trust(&look.configurations, plan.bundle.as_deref()).await?;
+                        drop(self.trust(&look.configurations, plan.bundle.as_deref()).await);
                         return Err(error);
                     }
                 }
-            } else if !self.trust(&look.configurations, plan.bundle.as_deref()).await? {
-                self.publish(plan.bundle.as_deref()).await?;
-                if let (Some(told), Some(bundle)) = (&self.told, &plan.bundle) {
-                    told(bundle);
+            } else {
+                let trusted = self.trust(&look.configurations, plan.bundle.as_deref()).await;
+                // a configuration that cannot be written keeps no other client from trusting what is served
+                let published = match trusted {
+                    Ok(true) => Ok(()),
+                    Ok(false) | Err(_) => self.publish(plan.bundle.as_deref()).await,
+                };
+                let is_changed = trusted?;
+                published?;
+                if !is_changed {
+                    if let (Some(told), Some(bundle)) = (&self.told, &plan.bundle) {
+                        told(bundle);
+                    }
+                    return Ok(plan.look_again);
                 }
-                return Ok(plan.look_again);
             }
         }
         let mut names = vec![format!("Secret/{}", self.secret)];
@@ -324,12 +338,19 @@ impl Keeper {
         Err(Error::Unsettled { what: names.join(", ") })
     }
 
-    /// Reads the configurations, and only then the Secret: see [`super::plan`].
-    async fn read(&mut self) -> Result<ClusterState, Error> {
+    /// Reads the configurations, and only then the Secret: see [`super::plan`]. The first error of a configuration comes beside
+    /// what was read: it keeps nobody from serving the certificate that is there.
+    async fn read(&mut self) -> Result<(ClusterState, Option<Error>), Error> {
         let mut faced = Faced { names: self.names.clone(), bundles: vec![] };
-        let mut configurations = vec![];
+        let (mut configurations, mut unread) = (vec![], None);
         for Configuration { kind, name, api } in &self.configurations {
-            let found = api.get_opt(name).await.map_err(cannot("read", kind, name))?;
+            let found = match api.get_opt(name).await.map_err(cannot("read", kind, name)) {
+                Ok(found) => found,
+                Err(error) => {
+                    unread.get_or_insert(error);
+                    continue;
+                }
+            };
             let Some(found) = found else {
                 if self.missing.insert(name.clone()) {
                     tracing::warn!("{kind}/{name} not found: its admission checks are disabled.");
@@ -346,7 +367,7 @@ impl Keeper {
         let data = secret.as_ref().and_then(|secret| secret.data.clone()).unwrap_or_default();
         let data: Data = data.into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect();
         let stored = Certificates::read(&data);
-        Ok(ClusterState { configurations, faced, secret, data, stored })
+        Ok((ClusterState { configurations, faced, secret, data, stored }, unread))
     }
 
     fn serve(&self, plan: &Rotation<'_>) {
@@ -403,14 +424,15 @@ impl Keeper {
         bundle_written(written, kind, name)
     }
 
-    /// Sets the bundle in the configurations; returns whether they must be read again.
+    /// Sets the bundle in the configurations; returns whether they must be read again. One that cannot be written keeps no other
+    /// from it; the first error is returned.
     async fn trust(
         &self,
         configurations: &[DynamicObject],
         bundle: Option<&str>,
     ) -> Result<bool, Error> {
         let Some(bundle) = bundle else { return Ok(false) };
-        let mut changed = false;
+        let (mut changed, mut failed) = (false, None);
         for found in configurations {
             let mut wanted = found.clone();
             if !configuration::trust(&mut wanted, bundle) {
@@ -425,9 +447,11 @@ impl Keeper {
                 continue;
             };
             let written = api.replace(name, &PostParams::default(), &wanted).await;
-            bundle_written(written, kind, name)?;
+            if let Err(error) = bundle_written(written, kind, name) {
+                failed.get_or_insert(error);
+            }
         }
-        Ok(changed)
+        failed.map_or(Ok(changed), Err)
     }
 }
 
@@ -448,3 +472,6 @@ impl Configuration {
         Self { kind: resource.kind, name, api }
     }
 }
+
+#[cfg(test)]
+mod tests;

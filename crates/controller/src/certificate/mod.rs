@@ -36,7 +36,7 @@
 //! };
 //! let listener = listener::bind(config.webhook.address).and_then(TcpListener::from_std)?;
 //! let stop = std::future::pending();
-//! tls::serve(listener, router, current, Limits::default(), stop).await;
+//! tls::serve(listener, router, current, None, Limits::default(), stop).await;
 //! keeping.abort();
 //! # drop(validity);
 //! # Ok(())

@@ -113,6 +113,17 @@ pub fn is_rejected_for_good(error: &kube::Error) -> bool {
     }
 }
 
+/// Whether the API server says that a webhook that it calls, for admission or for conversion, does not answer: that refuses
+/// nothing. A conversion webhook that answers with an error has refused the object. Source: `Convert` in
+/// `webhook_converter.go` of apiextensions-apiserver.
+#[must_use]
+pub fn lacks_webhook(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let said = |text: &str| status.message.contains(text);
+    let is_conversion = said("conversion webhook for ") && said(" failed: Post ");
+    status.code == 500 && (is_conversion || said("failed calling webhook"))
+}
+
 /// Whether the authorizer of the API server denies a request: admission, such as a webhook or a `ResourceQuota`, may answer
 /// with 403, too. Source: `forbiddenMessage` of apiserver.
 #[must_use]

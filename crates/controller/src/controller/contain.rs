@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use super::queue::Requeue;
+use super::schedule::Requeue;
 use crate::act::events::About;
 use crate::decide::Warning;
 use crate::metrics::{Metrics, PanicSite};

@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::schedule::{ByStage, Done, GONE_PAUSE, Places, RequeueAt, Schedule, Stage};
+use super::schedule::{ByStage, Ended, Places, Schedule, Stage};
 use crate::api::Phase;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
@@ -26,38 +26,6 @@ const PLACES: Places = Places {
 };
 /// How often the time is checked when no reconcile is due.
 const IDLE: Duration = Duration::from_hours(1);
-
-/// When an AppWrapper is to be reconciled again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Requeue {
-    /// When something happens.
-    OnChange,
-    /// After this time, or earlier when something happens.
-    After(Duration),
-    /// After this time, and not earlier, whatever happens.
-    NotBefore(Duration),
-}
-
-impl Requeue {
-    /// The same of an AppWrapper that went meanwhile.
-    pub(super) fn of_gone(self) -> Self {
-        match self {
-            Self::NotBefore(pause) => Self::NotBefore(pause.min(GONE_PAUSE)),
-            Self::OnChange | Self::After(_) => self,
-        }
-    }
-}
-
-/// How a reconcile ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
-    /// When the AppWrapper is reconciled again.
-    pub requeue: Requeue,
-    /// Cool-down: changes within this time do not trigger a reconcile before it ends.
-    pub cool_down: Duration,
-    /// It failed or was slow: others go first.
-    pub yields: bool,
-}
 
 /// The queue of AppWrappers to be reconciled. Clones share everything.
 #[derive(Clone, Debug)]
@@ -156,15 +124,9 @@ impl Queue {
         next
     }
 
-    fn done(&self, key: &Key, Ended { requeue, cool_down, yields }: Ended) {
-        let now = self.now();
-        let requeue = match requeue {
-            Requeue::OnChange => RequeueAt::OnChange,
-            Requeue::After(pause) => RequeueAt::At(now.saturating_add(pause)),
-            Requeue::NotBefore(pause) => RequeueAt::NotBefore(now.saturating_add(pause)),
-        };
-        let done = Done { requeue, cool_down, yields, stage: self.stage(key) };
-        self.schedule().done(key, done, now);
+    fn done(&self, key: &Key, ended: Ended) {
+        let (stage, now) = (self.stage(key), self.now());
+        self.schedule().done(key, ended, stage, now);
     }
 
     /// How far an AppWrapper is, as its watch has shown it.
@@ -192,6 +154,7 @@ mod tests {
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
+    use super::super::schedule::Requeue;
     use super::*;
     use crate::observe::cached_appwrapper::CachedAppWrapper;
 

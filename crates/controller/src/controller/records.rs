@@ -156,6 +156,25 @@ mod tests {
         assert_eq!(["flood", "well"].map(take), [false, true], "only where none is left");
     }
 
+    /// Whoever may change a ConfigMap may write any time of Go there.
+    #[tokio::test]
+    async fn no_time_in_a_map_keeps_the_records_from_being_counted() {
+        let mut far = map("far", 0, false);
+        far["metadata"]["managedFields"] = json!([{"time": "9999-12-31T23:59:59Z"}]);
+        let maps = vec![far, map("well", 0, false), map("well", 1, false)];
+        let (client, deleted) = server(maps, 500);
+        let listed = act::list(&client, 10).await.unwrap();
+        assert_eq!(listed.len(), 3, "{listed:?}");
+        let now: Timestamp = "2026-01-01T00:00:01Z".parse().unwrap();
+        let history = History { enabled: true, per_namespace: 1, ..History::default() };
+        let config = Config { history, ..Config::default() };
+        let context = Context::new(client, Arc::new(ManualClock::at(now)), config, |_| ());
+        tidy_once(&context).await;
+        let deleted = deleted.lock().unwrap();
+        assert_eq!(deleted.len(), 1);
+        assert!(deleted[0].contains("-well-"), "{deleted:?}");
+    }
+
     #[tokio::test]
     async fn a_record_that_cannot_be_deleted_keeps_no_other() {
         for (code, want) in [(500, 2), (403, 2), (429, 0)] {

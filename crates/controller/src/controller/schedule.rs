@@ -24,7 +24,7 @@ const ACTIVE_FOR: Duration = Duration::from_secs(10);
 
 /// The longest pause of an AppWrapper that is gone, which is the first after a panic: whoever deletes and creates one again and
 /// again that panics does not have it reconciled more often.
-pub(super) const GONE_PAUSE: Duration = Duration::from_secs(1);
+const GONE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many reconciles are under way at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -61,26 +61,34 @@ type Group = (String, Stage);
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Done {
-    /// When to reconcile again.
-    pub requeue: RequeueAt,
+pub(super) struct Ended {
+    /// When the AppWrapper is reconciled again.
+    pub requeue: Requeue,
     /// Cool-down: changes within this time do not trigger a reconcile before it ends.
     pub cool_down: Duration,
     /// It failed or was slow: others of its group go first.
     pub yields: bool,
-    /// How far the AppWrapper is now.
-    pub stage: Stage,
 }
 
 /// When an AppWrapper is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequeueAt {
+pub(super) enum Requeue {
     /// When something happens.
     OnChange,
-    /// At this time, or earlier when something happens.
-    At(Duration),
-    /// At this time, and not earlier, whatever happens.
+    /// After this time, or earlier when something happens.
+    After(Duration),
+    /// After this time, and not earlier, whatever happens.
     NotBefore(Duration),
+}
+
+impl Requeue {
+    /// The same of an AppWrapper that went meanwhile.
+    pub(super) fn of_gone(self) -> Self {
+        match self {
+            Self::NotBefore(pause) => Self::NotBefore(pause.min(GONE_PAUSE)),
+            Self::OnChange | Self::After(_) => self,
+        }
+    }
 }
 
 /// What is known of one AppWrapper. One of which there is nothing to remember has no entry.
@@ -242,8 +250,8 @@ impl Schedule {
         None
     }
 
-    /// A reconcile has ended.
-    pub(super) fn done(&mut self, key: &Key, done: Done, now: Duration) {
+    /// A reconcile has ended, and the AppWrapper is in this stage now.
+    pub(super) fn done(&mut self, key: &Key, ended: Ended, stage: Stage, now: Duration) {
         self.now = now;
         let Some(entry) = self.entries.get_mut(key) else { return };
         let again = match entry.state {
@@ -252,12 +260,13 @@ impl Schedule {
             State::RunningAgain => true,
         };
         entry.state = State::Idle;
-        entry.yields = done.yields;
-        let group = (key.namespace.clone(), std::mem::replace(&mut entry.stage, done.stage));
-        let rested = now.saturating_add(done.cool_down);
-        entry.not_before = match done.requeue {
-            RequeueAt::OnChange | RequeueAt::At(_) => rested,
-            RequeueAt::NotBefore(at) => at.max(rested),
+        entry.yields = ended.yields;
+        let group = (key.namespace.clone(), std::mem::replace(&mut entry.stage, stage));
+        let at = |pause: Duration| now.saturating_add(pause);
+        let rested = at(ended.cool_down);
+        entry.not_before = match ended.requeue {
+            Requeue::OnChange | Requeue::After(_) => rested,
+            Requeue::NotBefore(pause) => at(pause).max(rested),
         };
         self.running = self.running.saturating_sub(1);
         if let Some(left) = self.groups.get_mut(&group) {
@@ -265,11 +274,11 @@ impl Schedule {
         }
         if again {
             self.waiting = self.waiting.saturating_sub(1);
-            self.push(key, done.stage, now);
+            self.push(key, stage, now);
         }
-        match done.requeue {
-            RequeueAt::OnChange => {}
-            RequeueAt::At(at) | RequeueAt::NotBefore(at) => self.set_timer(key, at),
+        match ended.requeue {
+            Requeue::OnChange => {}
+            Requeue::After(pause) | Requeue::NotBefore(pause) => self.set_timer(key, at(pause)),
         }
         self.line_up(&group);
         // an entry that rests is kept until the next reconcile; that of an AppWrapper that is gone has no rest

@@ -167,7 +167,7 @@ async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<b
             }
             Ok(()) = changed.changed() => {
                 for stored in context.store.all() {
-                    kinds.used_by(&stored);
+                    used(context, &mut kinds, &stored);
                 }
                 continue;
             }

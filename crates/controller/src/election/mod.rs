@@ -52,6 +52,8 @@ pub struct Election {
     clock: Arc<dyn Clock>,
     leadership: Leadership,
     record: Option<Record>,
+    /// The Lease may name this replica, also where no answer has said so.
+    tried: bool,
 }
 
 impl Election {
@@ -60,7 +62,7 @@ impl Election {
     pub fn new(client: Client, clock: Arc<dyn Clock>, candidate: Candidate) -> Self {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
         let leases = Leases { client, path: Lease::url_path(&(), Some(&candidate.namespace)) };
-        Self { candidate, leases, clock, leadership, record: None }
+        Self { candidate, leases, clock, leadership, record: None, tried: false }
     }
 
     /// Whether this replica leads, for a [`LeaderWrites`].
@@ -108,14 +110,16 @@ impl Election {
             };
         }
         self.leadership.ended();
+        self.tried = false; // another replica holds the Lease, or the API server does not answer
     }
 
-    /// Releases the Lease, so that another replica does not wait for its end.
+    /// Releases the Lease, so that another replica does not wait for its end: also where this one was asked to end before it
+    /// knew that it had taken the Lease.
     pub async fn release(&mut self) {
         let held = self.leadership.holds();
         self.leadership.ended();
         self.record = None;
-        if !held {
+        if !held && !self.tried {
             return;
         }
         let within = self.candidate.times.renew_deadline;
@@ -129,7 +133,7 @@ impl Election {
         }
     }
 
-    /// A renewal may have been on its way when this replica was asked to end, so the version is read.
+    /// A write may have been on its way when this replica was asked to end, so the Lease is read.
     async fn try_release(&self) -> Result<(), Error> {
         while let Some(found) = self.leases.get(&self.candidate.name).await? {
             let record = Record::seen(found, None, self.clock.elapsed());
@@ -192,6 +196,7 @@ impl Election {
         let at = self.clock.elapsed();
         let step = record.as_ref().map_or(Step::Take, |record| record.step(identity, at, times));
         if let Step::Wait(pause) = step {
+            self.tried = false; // the Lease names another replica
             return Ok(Turn::Waits(pause));
         }
         self.write(record.as_ref(), step).await
@@ -207,6 +212,7 @@ impl Election {
     }
 
     async fn write(&mut self, record: Option<&Record>, step: Step) -> Result<Turn, Error> {
+        self.tried = true;
         let name = &self.candidate.name;
         let entry = self.entry(&self.candidate.identity);
         let lease = record.map_or_else(|| lease::first(&entry), |it| it.written(step, &entry));
@@ -281,6 +287,8 @@ enum Turn {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use http::{Request, Response};
     use k8s_openapi::jiff::Timestamp;
     use kube::client::Body;
@@ -323,6 +331,77 @@ mod tests {
             let client = server(found.cloned(), code);
             let turn = Election::new(client, clock, candidate).try_turn().await;
             assert_eq!(turn.ok(), again.then_some(Turn::Again), "{code}, found: {found:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_taken_without_an_answer_is_given_back() {
+        let lease = json!({"metadata": {"name": "lock", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "", "leaseDurationSeconds": 15}});
+        let stored = Arc::new(Mutex::new((0, lease)));
+        let server = stored.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                if request.method() == http::Method::PUT {
+                    let body = request.into_body().collect_bytes().await?;
+                    let writes = {
+                        let mut stored = server.lock().unwrap();
+                        *stored = (stored.0 + 1, serde_json::from_slice(&body).unwrap());
+                        stored.0
+                    };
+                    if writes == 1 {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                let lease = server.lock().unwrap().1.to_string();
+                Ok::<_, Error>(Response::new(Body::from(lease.into_bytes())))
+            }
+        });
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let (namespace, name) = ("system".to_owned(), "lock".to_owned());
+        let candidate =
+            Candidate { namespace, name, identity: "me".to_owned(), times: Times::default() };
+        let mut election = Election::new(Client::new(service, "default"), clock, candidate);
+        // it is asked to end before the answer comes
+        let won = tokio::time::timeout(Duration::from_secs(1), election.won()).await;
+        let holder = || stored.lock().unwrap().1["spec"]["holderIdentity"].clone();
+        assert_eq!((won.is_err(), holder()), (true, json!("me")));
+        election.release().await;
+        assert_eq!(holder(), "");
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_another_replica_holds_is_not_released() {
+        for (sees_holder, calls) in [(false, 1), (true, 0)] {
+            let lease = |holder: &str, version: &str| {
+                json!({"metadata": {"name": "lock", "resourceVersion": version},
+                    "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15}})
+            };
+            let stored = Arc::new(Mutex::new((0, lease("", "1"))));
+            let server = stored.clone();
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let mut stored = server.lock().unwrap();
+                stored.0 += 1;
+                let conflict = json!({"status": "Failure", "code": 409, "message": "no"});
+                let is_read = request.method() == http::Method::GET;
+                let (code, body) = if is_read { (200, stored.1.clone()) } else { (409, conflict) };
+                let body = Body::from(body.to_string().into_bytes());
+                std::future::ready(Response::builder().status(code).body(body))
+            });
+            let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+            let (namespace, name) = ("system".to_owned(), "lock".to_owned());
+            let identity = "me".to_owned();
+            let candidate = Candidate { namespace, name, identity, times: Times::default() };
+            let mut election = Election::new(Client::new(service, "default"), clock, candidate);
+            assert_eq!(election.try_turn().await.ok(), Some(Turn::Again), "it may have been taken");
+            stored.lock().unwrap().1 = lease("other", "2");
+            if sees_holder {
+                assert!(matches!(election.try_turn().await, Ok(Turn::Waits(_))));
+            }
+            stored.lock().unwrap().0 = 0;
+            election.release().await;
+            assert_eq!(stored.lock().unwrap().0, calls, "{sees_holder}");
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct Present {
     pub queue_known: QueueKnown,
     /// `QuotaReserved` is True, it has pod sets, and no pod of it is Running.
     pub idle: bool,
-    /// Its pods that are overdue for longer than its forceful deletion grace period.
+    /// Its pods that still exist longer than its forceful deletion grace period after their `deletionTimestamp`.
     pub stuck_pods: usize,
     /// It is in forceful deletion, and some of its resources still exist.
     pub stuck: bool,
@@ -150,7 +150,7 @@ impl Gauges {
             ),
             stuck_pods: plain_gauge(
                 "appwrapper_stuck_pods",
-                "Pods that are overdue for longer than the forceful deletion grace period.",
+                "Pods that still exist longer than the forceful deletion grace period after their deletionTimestamp.",
             ),
             stuck: plain_gauge(
                 "appwrapper_stuck_deletions",

@@ -14,20 +14,15 @@ use super::pod_cache::{NotOurs, claims};
 use super::pod_record::PodRecord;
 use super::records::{Controller, ObjectRecord};
 use crate::api::{
-    AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
+    AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, Phase,
+    PodSet,
 };
 use crate::kinds::{self, Kind};
 use crate::mutations::{self, Mutation};
 use crate::policies::{Named, Policies, Unread};
 use crate::price::memory_bytes;
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
-use crate::status::Flaws;
-
-/// As much is recorded of a component: the definition takes no more.
-const NAME_CHARS_MAX: usize = 253;
-const API_VERSION_CHARS_MAX: usize = 317;
-const PATH_CHARS_MAX: usize = 512;
-const POD_SETS_MAX: usize = 1000;
+use crate::status::{Flaws, items_max, text_max};
 
 /// An AppWrapper as it is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -193,8 +188,10 @@ impl Wrapper {
         let stored = &self.status.component_status;
         let entries = stored.iter().zip(&self.components).enumerate();
         let forged: Vec<usize> = entries
-            .filter(|(_, (entry, component))| {
-                component.flaw.is_none() && !is_about(entry, component)
+            .filter(|(index, (entry, component))| {
+                component.flaw.is_none()
+                    && !is_about(entry, component)
+                    && !self.stays_as_go_counted(*index)
             })
             .map(|(index, _)| index)
             .collect();
@@ -212,17 +209,63 @@ impl Wrapper {
             self.flaws.name("componentStatus", text, before);
         }
         for index in forged {
+            let is_recounted = self.is_counted_by_go(index);
             let (entry, component) =
                 (&mut self.status.component_status[index], &mut self.components[index]);
             entry.name.clone_from(&component.name);
             entry.kind.clone_from(&component.kind);
             entry.api_version.clone_from(&component.api_version);
             entry.pod_sets.clone_from(&component.pod_sets);
+            if is_recounted {
+                continue; // it is about the same object
+            }
             entry.uid = None;
             entry.pod_owners.clear();
             component.recorded = None;
             component.recorded_pod_owners.clear();
         }
+    }
+
+    /// Whether the pod sets of an entry stay although the template makes more pods: the Go controller has counted and started
+    /// it, and Kueue would suspend what is counted otherwise while it runs. The UID says that this controller has recorded
+    /// the object, as it does whatever it starts, and when a deletion begins: from then on the pods of the template count.
+    ///
+    /// Whoever forges such an entry has Kueue count a cluster as the Go controller would, and only where the webhook has not
+    /// filled in the pod sets of `spec`. Whoever may write the status can have Kueue release the whole quota anyway.
+    fn stays_as_go_counted(&self, index: usize) -> bool {
+        let is_created_before = match self.status.phase {
+            Phase::Running | Phase::Succeeded | Phase::Failed | Phase::Terminating => true,
+            Phase::Empty
+            | Phase::Suspended
+            | Phase::Resuming
+            | Phase::Resetting
+            | Phase::Suspending => false,
+        };
+        is_created_before
+            && self.components[index].recorded.is_none()
+            && self.is_counted_by_go(index)
+    }
+
+    /// Whether an entry is about what a template makes, with the pod sets that the Go controller infers for a Ray cluster: 1
+    /// head, and `replicas` (1) of each worker group.
+    fn is_counted_by_go(&self, index: usize) -> bool {
+        let (entry, component) = (&self.status.component_status[index], &self.components[index]);
+        let wrapped = &self.spec.components[index];
+        let groups = match component.kind.as_str() {
+            "RayCluster" => "/spec/workerGroupSpecs",
+            "RayJob" => "/spec/rayClusterSpec/workerGroupSpecs",
+            _ => return false,
+        };
+        let groups = wrapped.template.pointer(groups).and_then(|groups| groups.as_array());
+        let workers = groups.into_iter().flatten().map(|group| group["replicas"].as_i64());
+        let counts = [Some(1)].into_iter().chain(workers).map(|count| count.unwrap_or(1));
+        let paths = component.pod_sets.iter().map(|set| set.path.as_str());
+        let recorded = entry.pod_sets.iter();
+        let recorded = recorded.map(|set| (set.path.as_str(), i64::from(set.count())));
+        component.api_version == "ray.io/v1"
+            && wrapped.pod_sets.is_empty()
+            && is_named_as(entry, component)
+            && recorded.eq(paths.zip(counts))
     }
 
     /// UIDs to which the chain of a pod of ours leads: the AppWrapper's and those of the components that
@@ -252,8 +295,7 @@ impl Wrapper {
         // Somebody took its owner away. That this process has seen whose it was is proof; what the status
         // records is one together with the label.
         let is_labelled = identity.appwrapper_uid.as_deref() == Some(self.uid.as_str());
-        let is_free = identity.appwrapper_uid.is_none() || is_labelled;
-        let is_seen = seen == Some(identity.uid.as_str()) && is_free;
+        let is_seen = seen == Some(identity.uid.as_str()) && identity.may_be_of(&self.uid);
         let is_recorded = recorded == Some(&identity.uid);
         let orphaned = identity.controller.is_none() && (is_seen || is_recorded && is_labelled);
         let owner = match &identity.controller {
@@ -314,17 +356,25 @@ fn text(component: &ApiComponent, pointer: &str) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Whether an entry of `componentStatus` is about what a template makes.
+/// Whether an entry of `componentStatus` is about what a template makes. It has no more of it than the definition takes.
 fn is_about(entry: &ComponentStatus, component: &Component) -> bool {
-    let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let shape = |sets: &[PodSet]| -> Vec<(String, i32)> {
-        let recorded = sets.iter().take(POD_SETS_MAX);
-        recorded.map(|set| (cut(&set.path, PATH_CHARS_MAX), set.count())).collect()
+        let recorded = sets.iter().take(items_max("componentStatus[].podSets"));
+        recorded.map(|set| (cut(&set.path, "path"), set.count())).collect()
     };
-    entry.name == cut(&component.name, NAME_CHARS_MAX)
-        && entry.kind == cut(&component.kind, NAME_CHARS_MAX)
-        && entry.api_version == cut(&component.api_version, API_VERSION_CHARS_MAX)
-        && shape(&entry.pod_sets) == shape(&component.pod_sets)
+    is_named_as(entry, component) && shape(&entry.pod_sets) == shape(&component.pod_sets)
+}
+
+/// Whether an entry has the name, kind and API version of what a template makes.
+fn is_named_as(entry: &ComponentStatus, component: &Component) -> bool {
+    entry.name == cut(&component.name, "name")
+        && entry.kind == cut(&component.kind, "kind")
+        && entry.api_version == cut(&component.api_version, "apiVersion")
+}
+
+/// As much of a text as the definition takes in a field of an entry.
+fn cut(text: &str, field: &str) -> String {
+    text.chars().take(text_max(field)).collect()
 }
 
 /// The kind of a component.

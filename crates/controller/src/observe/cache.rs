@@ -147,10 +147,7 @@ impl Cache {
     pub fn tally(&self, key: &Key, uid: &str) -> PodTally {
         let mut tally = PodTally::default();
         let inner = self.lock();
-        let is_its = |record: &&Arc<PodRecord>| {
-            let owner = record.identity.appwrapper_uid.as_deref();
-            owner.is_none_or(|owner| owner == uid) // pods of the Go controller name no UID
-        };
+        let is_its = |record: &&Arc<PodRecord>| record.identity.may_be_of(uid);
         for record in inner.pod_cache.of(key).filter(is_its) {
             tally.running += usize::from(record.pod.phase == PodPhase::Running);
             tally.due_to_go.extend(record.pod.due_to_go);

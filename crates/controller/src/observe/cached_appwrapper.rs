@@ -261,10 +261,10 @@ impl Wrapper {
         self.other_manager().is_none()
     }
 
-    /// Whether its annotation keeps it from running.
+    /// Whether its annotation keeps it from running: it does not in a worker cluster of MultiKueue.
     #[must_use]
     pub fn is_inactive(&self) -> bool {
-        self.annotations.get(keys::ACTIVE).is_some_and(|text| text == "false")
+        !self.has_manager && self.annotations.get(keys::ACTIVE).is_some_and(|text| text == "false")
     }
 
     /// `spec.managedBy`, where that is another controller.
@@ -351,6 +351,45 @@ mod tests {
         let mut bad = object;
         bad["spec"]["components"] = json!(3);
         assert!(stored(&bad).summary.is_err());
+    }
+
+    #[test]
+    fn steps_of_a_newer_version_keep_their_place() {
+        let component = |name: &str| {
+            json!({"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+                "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}})
+        };
+        let step = |name: &str, wait: &str| {
+            let named = [name];
+            json!({"targetComponents": named, "waitForComponentsStatus": wait})
+        };
+        let mut after = step("b", "Ready");
+        after["after"] = json!("1m");
+        let (rule, policy) = ("spec.executionPolicy.rules[1]: ", "spec.executionPolicy: ");
+        let kept = "; its components keep their place, and are waited for until Ready";
+        let ignored = "; it is ignored";
+        for (order, second, path, why, end, steps) in [
+            ("InOrder", step("b", "Started"), rule, "unknown variant `Started`", kept, [0, 1, 2]),
+            ("InOrder", after, rule, "unknown field `after`", kept, [0, 1, 2]),
+            ("Graph", step("b", "Ready"), policy, "unknown variant `Graph`", ignored, [0; 3]),
+        ] {
+            let rules = json!([step("a", "Ready"), second, step("c", "Ready")]);
+            let object = json!({
+                "metadata": {"name": "x", "namespace": "n"},
+                "spec": {
+                    "components": [component("a"), component("b"), component("c")],
+                    "executionPolicy": {"executionPolicyOrder": order, "rules": rules},
+                },
+                "status": {"phase": "Running"},
+            });
+            let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+            let policies = Wrapper::read(&seen).unwrap().policies;
+            assert_eq!([0, 1, 2].map(|index| policies.steps.step(index)), steps, "{why}");
+            let flaws = policies.flaws();
+            assert_eq!(flaws.len(), 1, "{flaws:?}");
+            assert!(flaws[0].starts_with(&format!("{path}{why}")), "{flaws:?}");
+            assert!(flaws[0].ends_with(end), "{flaws:?}");
+        }
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Live {
         kind: &KindKey,
         at: &Key,
     ) -> Result<Option<RawObject>, Error> {
-        let (namespace, name) = (&at.namespace, &at.name);
+        let (namespace, name) = (Some(at.namespace.as_str()), &at.name);
         let read = |resource| async move { get(client, &resource, namespace, name).await };
         self.read(client, kind, read).await
     }
@@ -275,18 +275,29 @@ fn is_absent<T>(found: &Result<T, Error>) -> bool {
     found.as_ref().is_err_and(|error| error.code() == Some(404))
 }
 
-/// A GET of a namespaced object.
+/// A GET; without a namespace, of what is in none.
 async fn get(
     client: &Client,
     resource: &ApiResource,
-    namespace: &str,
+    namespace: Option<&str>,
     name: &str,
 ) -> Result<RawObject, Error> {
     let what = || format!("get {}/{name}", resource.kind);
-    let request = Request::new(RawObject::url_path(resource, Some(namespace)))
+    let request = Request::new(RawObject::url_path(resource, namespace))
         .get(name, &GetParams::default())
         .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
     client.request::<RawObject>(request).await.map_err(|error| Error::api(what(), error))
+}
+
+/// The same; `None` where there is none of that name.
+async fn find(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<RawObject>, Error> {
+    let found = get(client, resource, namespace, name).await;
+    if is_absent(&found) { Ok(None) } else { found.map(Some) }
 }
 
 /// What discovery said of a kind.
@@ -330,15 +341,8 @@ pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String
 /// # Errors
 /// Where that cannot be told.
 pub async fn appwrapper(client: &Client, key: &Key) -> Result<Option<RawObject>, Error> {
-    let what = || format!("get AppWrapper {}", key.name);
-    let request = Request::new(AppWrapper::url_path(&(), Some(&key.namespace)))
-        .get(&key.name, &GetParams::default())
-        .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-    match client.request::<RawObject>(request).await {
-        Ok(seen) => Ok(Some(seen)),
-        Err(error) if code(&error) == Some(404) => Ok(None),
-        Err(error) => Err(Error::api(what(), error)),
-    }
+    let resource = ApiResource::erase::<AppWrapper>(&());
+    find(client, &resource, Some(&key.namespace), &key.name).await
 }
 
 /// A node, where it exists, by a GET.
@@ -346,16 +350,8 @@ pub async fn appwrapper(client: &Client, key: &Key) -> Result<Option<RawObject>,
 /// # Errors
 /// Where it cannot be read.
 pub async fn node(client: &Client, name: &str) -> Result<Option<RawObject>, Error> {
-    let what = || format!("get node {name}");
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    let request = Request::new(RawObject::url_path(&resource, None))
-        .get(name, &GetParams::default())
-        .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-    match client.request::<RawObject>(request).await {
-        Ok(seen) => Ok(Some(seen)),
-        Err(error) if code(&error) == Some(404) => Ok(None),
-        Err(error) => Err(Error::api(what(), error)),
-    }
+    find(client, &resource, None, name).await
 }
 
 /// What is known of an owner: the API server itself is asked.
@@ -382,12 +378,8 @@ pub async fn ancestor(
 /// # Errors
 /// Where that cannot be told.
 pub async fn pod(client: &Client, namespace: &str, name: &str) -> Result<Option<PodRecord>, Error> {
-    let found = get(client, &pod_resource(), namespace, name).await;
-    match found {
-        Ok(seen) => Ok(Some(PodRecord::of(&seen))),
-        Err(error) if error.code() == Some(404) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let found = find(client, &pod_resource(), Some(namespace), name).await?;
+    Ok(found.map(|seen| PodRecord::of(&seen)))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use appwrapper_core::shadow::Comparison;
 const CREATED_FOR: Duration = Duration::from_secs(5);
 /// The same deletion is not sent again within this time.
 const DELETE_AGAIN_AFTER: Duration = Duration::from_secs(4);
-/// Of so many objects it is remembered that a deletion failed.
+/// Of so many objects it is remembered that a deletion was refused.
 const UNDELETABLE_MAX: usize = 64;
 /// First and longest pause between two tries to create a component.
 const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -61,8 +61,8 @@ pub struct ReconcileState {
     /// Nothing is created before, since the last try was not answered.
     none_created_before: Duration,
     deletions: BTreeMap<(String, bool), Duration>,
-    /// Objects, by UID, of which a deletion has failed.
-    undeletable: BTreeSet<String>,
+    /// Objects, by UID, of which a deletion is refused.
+    undeletable: BTreeMap<String, Trouble>,
     /// Components of which a LIST found nothing, while everything is being deleted.
     absent: BTreeSet<usize>,
     /// Components that are pods and that a DELETE removed: the UID, and when.
@@ -98,23 +98,48 @@ pub struct ReconcileState {
     pub workload_refused: Option<String>,
     /// The remarks on annotations that were made last; none where this process has not looked at them yet.
     pub remarks: Option<Vec<String>>,
+    /// Version and flaw of the object that could not be parsed and was reported last.
+    pub unreadable: Option<Box<str>>,
     /// Consecutive errors.
     pub errors: u32,
-    /// Since when the authorizer of the API server has denied writes, where no reconcile has succeeded since, nor failed for
+    /// Since when the authorizer of the API server has denied calls, where no reconcile has succeeded since, nor failed for
     /// another reason.
     pub denied_since: Option<Duration>,
     /// An event told of one of the errors.
     pub is_error_told: bool,
+    /// Kinds that the AppWrapper uses have not been listed yet.
+    pub unlisted: Option<Trouble>,
+    /// The API server refuses to let the AppWrapper be suspended, in this attempt.
+    pub suspend_refused: Option<Trouble>,
     /// When the last error was.
     pub last_gap: Option<Timestamp>,
     /// When what blocks a deletion was written last.
     pub blockers_named_at: Option<Timestamp>,
+    /// Since when every look has shown more live pods than are declared.
+    pub over_quota_since: Option<Timestamp>,
     /// The undetermined pod that was seen last.
     undetermined: Option<UndeterminedPod>,
     /// What a shadow expects of the active controller; no other has one.
     pub comparison: Option<Box<Comparison>>,
     /// Since when everything is deleted, where the API server refuses the status that would say so.
     pub deleting: Option<Timestamp>,
+}
+
+/// What keeps an AppWrapper from getting on, and no error says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    since: Duration,
+    is_told: bool,
+}
+
+impl Trouble {
+    /// Whether an event is to tell of it now: once, when it has lasted for this time.
+    pub fn is_to_tell(trouble: &mut Option<Self>, now: Duration, after: Duration) -> bool {
+        let trouble = trouble.get_or_insert(Self { since: now, is_told: false });
+        let is_due = !trouble.is_told && now.saturating_sub(trouble.since) >= after;
+        trouble.is_told |= is_due;
+        is_due
+    }
 }
 
 /// An undetermined pod that was seen before it ended.
@@ -166,6 +191,7 @@ impl ReconcileState {
                 failing_for.and_then(|failing_for| now.checked_sub(failing_for).ok());
         }
         snapshot.blockers_named_at = self.blockers_named_at;
+        snapshot.over_quota_since = self.over_quota_since;
     }
 
     /// Time has passed: `elapsed` is the time since some moment that stays the same.
@@ -188,7 +214,10 @@ impl ReconcileState {
             let newest = self.newest.filter(|_| same_object);
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = self.remarks.take().filter(|_| same_object);
+            let comparison = self.comparison.take().filter(|_| same_object);
             let last_gap = self.last_gap.filter(|_| same_object);
+            let over_quota_since = self.over_quota_since.filter(|_| same_object);
+            let unlisted = self.unlisted.filter(|_| same_object);
             let begun_before = matches!(phase, Phase::Resuming | Phase::Running);
             let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
             *self = Self {
@@ -197,7 +226,10 @@ impl ReconcileState {
                 newest,
                 confirmed,
                 remarks,
+                comparison,
                 last_gap,
+                over_quota_since,
+                unlisted,
                 kin,
                 begun_before,
                 must_list: self.must_list,
@@ -430,10 +462,30 @@ impl ReconcileState {
         !recent
     }
 
-    /// A deletion that failed may be sent again at once. Whether none of this object has failed before.
-    pub fn deletion_failed(&mut self, uid: &str, forced: bool) -> bool {
+    /// A deletion that failed may be sent again at once. Whether an event is to tell of it: where those of this object have
+    /// been refused for this time, once.
+    pub fn deletion_failed(
+        &mut self,
+        uid: &str,
+        forced: bool,
+        is_refused: bool,
+        after: Duration,
+    ) -> bool {
         self.deletions.remove(&(uid.to_owned(), forced));
-        self.undeletable.len() < UNDELETABLE_MAX && self.undeletable.insert(uid.to_owned())
+        let mut trouble = self.undeletable.get(uid).copied();
+        if !is_refused {
+            // an API server that starts again denies again for a moment
+            if trouble.is_some_and(|trouble| !trouble.is_told) {
+                self.undeletable.remove(uid);
+            }
+            return false;
+        }
+        if trouble.is_none() && self.undeletable.len() >= UNDELETABLE_MAX {
+            return false;
+        }
+        let is_to_tell = Trouble::is_to_tell(&mut trouble, self.now, after);
+        self.undeletable.extend(trouble.map(|trouble| (uid.to_owned(), trouble)));
+        is_to_tell
     }
 }
 
@@ -515,6 +567,27 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_deletion_is_told_once_also_after_another_failure() {
+        let mut memory = ReconcileState::default();
+        let mut failed =
+            |uid: &str, refused| memory.deletion_failed(uid, false, refused, Duration::ZERO);
+        let told = [false, true, true, false, true].map(|refused| failed("u", refused));
+        assert_eq!(told, [false, true, false, false, false]);
+        assert!(failed("v", true), "another object");
+        let others = (0..UNDELETABLE_MAX).filter(|other| failed(&other.to_string(), true));
+        assert_eq!(others.count(), UNDELETABLE_MAX - 2, "their number is bounded");
+    }
+
+    #[test]
+    fn trouble_is_told_once_when_it_has_lasted() {
+        let mut trouble = None;
+        let after = Duration::from_secs(30);
+        let told = [50, 79, 80, 81, 200]
+            .map(|second| Trouble::is_to_tell(&mut trouble, Duration::from_secs(second), after));
+        assert_eq!(told, [false, false, true, false, false]);
+    }
+
+    #[test]
     fn a_removed_pod_is_known_for_a_moment() {
         let mut memory = ReconcileState::default();
         memory.removed(0, "u");
@@ -564,6 +637,33 @@ mod tests {
         assert!(memory.growth_refused.is_some());
         memory.focus("u", 1, Phase::Empty);
         assert_eq!(memory.growth_refused, None);
+    }
+
+    #[test]
+    fn an_excess_of_pods_lasts_from_one_attempt_to_the_next() {
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        let mut memory = ReconcileState::default();
+        memory.focus("u", 0, Phase::Running);
+        memory.over_quota_since = Some(start);
+        let told = |memory: &mut ReconcileState, uid: &str| {
+            memory.focus(uid, 1, Phase::Resuming);
+            let mut snapshot = Snapshot::default();
+            memory.tell(&mut snapshot, start);
+            snapshot.over_quota_since
+        };
+        assert_eq!(told(&mut memory, "u"), Some(start));
+        assert_eq!(told(&mut memory, "v"), None, "another object");
+    }
+
+    #[test]
+    fn a_shadow_expects_the_same_of_the_next_attempt() {
+        let mut memory = ReconcileState::default();
+        memory.focus("u", 0, Phase::Resetting);
+        memory.comparison = Some(Box::default());
+        memory.focus("u", 1, Phase::Resuming);
+        assert!(memory.comparison.is_some());
+        memory.focus("v", 0, Phase::Empty);
+        assert!(memory.comparison.is_none(), "another object");
     }
 
     #[test]

@@ -70,12 +70,13 @@ struct LeanPodMeta {
     managed_fields: Vec<LeanManagedFields>,
 }
 
-/// When a subresource was written.
+/// When a subresource was written. Whoever may change the pod writes any time of Go there, also one that no type of ours
+/// holds.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct LeanManagedFields {
     subresource: String,
-    time: Option<Time>,
+    time: Option<String>,
 }
 
 /// The labels of [`keys`] that a pod of an AppWrapper has.
@@ -225,9 +226,6 @@ impl PodRecord {
         // a pod without containers was rejected by its kubelet
         let started = status.start_time.map(|time| time.0);
         let failed_by = status_written.filter(|_| !containers.is_empty()).or(started);
-        let is_over = due_to_go.is_some()
-            && grace == Some(0)
-            && identity.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
         let phase = phase(status.phase.as_deref());
         // what podFailurePolicy may be asked about; while a gang runs it would only take memory
         let in_full = phase == PodPhase::Failed || due_to_go.is_some();
@@ -246,6 +244,7 @@ impl PodRecord {
             gone: false,
             finalizers: identity.finalizers.clone(),
             due_to_go,
+            held_by_finalizers: due_to_go.is_some() && grace == Some(0),
             deletion_requested: identity.deletion_requested,
             created,
             failed_by: failed_by.filter(|_| phase == PodPhase::Failed),
@@ -260,6 +259,8 @@ impl PodRecord {
             safe_to_force_delete,
             progress,
         };
+        let is_over =
+            pod.held_by_finalizers && pod.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
         (version, Self { identity, pod_set, pod, is_over })
     }
 }
@@ -280,7 +281,7 @@ impl LeanPodMeta {
     /// When its status was written last.
     fn status_written(&self) -> Option<Timestamp> {
         let of_status = self.managed_fields.iter().filter(|one| one.subresource == "status");
-        of_status.filter_map(|one| Some(one.time.as_ref()?.0)).max()
+        of_status.filter_map(|one| one.time.as_deref()?.parse::<Timestamp>().ok()).max()
     }
 
     fn identity(self) -> Identity {
@@ -589,6 +590,7 @@ mod tests {
             let record = PodRecord::of(&seen(&json!({"metadata": meta})));
             assert_eq!(record.is_over, want, "{meta}");
             let grace = meta["deletionGracePeriodSeconds"].as_i64();
+            assert_eq!(record.pod.held_by_finalizers, grace == Some(0), "{meta}");
             let requested =
                 record.pod.due_to_go.zip(grace).map(|(due, grace)| due.as_second() - grace);
             assert_eq!(
@@ -604,5 +606,15 @@ mod tests {
         let record = PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "status": 7})));
         assert_eq!(record.pod.phase, PodPhase::Pending);
         assert_eq!(record.identity.name, "p");
+        // a time that only Go can read, which whoever may change the pod may write
+        let far = json!([{"subresource": "status", "time": "9999-12-31T23:59:59Z"}]);
+        for (status, want) in
+            [(json!(7), PodPhase::Pending), (json!({"phase": "Running"}), PodPhase::Running)]
+        {
+            let metadata = json!({"name": "p", "uid": "u", "managedFields": far});
+            let record = PodRecord::of(&seen(&json!({"metadata": metadata, "status": status})));
+            assert_eq!(record.pod.phase, want, "{status}");
+            assert_eq!((record.identity.name.as_str(), record.identity.uid.as_str()), ("p", "u"));
+        }
     }
 }

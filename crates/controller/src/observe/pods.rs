@@ -250,6 +250,8 @@ async fn find_missing(
             Some(record) if record.identity.uid == one.uid => {
                 kin.exists(&one.uid, Some(record), now);
             }
+            // it cannot be read: another one may have its name, or not
+            Some(record) if record.identity.uid.is_empty() => kin.exists(&one.uid, None, now),
             Some(_) | None => gone(kin, &one.uid),
         }
     }

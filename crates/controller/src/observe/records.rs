@@ -113,11 +113,21 @@ impl Identity {
             finalizers: named_finalizers(meta.finalizers.as_deref().unwrap_or_default()),
         }
     }
+
+    /// Whether its label does not name another AppWrapper than the one with this UID. The pods that the Go controller
+    /// created have no such label.
+    #[must_use]
+    pub fn may_be_of(&self, uid: &str) -> bool {
+        self.appwrapper_uid.as_deref().is_none_or(|own| own == uid)
+    }
 }
 
-/// When the deletion of an object was requested: its deletion timestamp without its grace period.
+/// When the deletion of an object was requested, in whole seconds: its deletion timestamp without its grace period. The API
+/// server adds that as a duration of Go, which wraps around where it is longer than 292 years.
 pub(super) fn deletion_requested(due: Option<&Time>, grace: Option<i64>) -> Option<Timestamp> {
-    due?.0.checked_sub(SignedDuration::from_secs(grace?.max(0))).ok()
+    let added = grace?.max(0).wrapping_mul(1_000_000_000);
+    let requested = due?.0.checked_sub(SignedDuration::from_nanos(added)).ok()?;
+    Timestamp::from_second(requested.as_second()).ok()
 }
 
 /// What is kept of the finalizers of an object.
@@ -246,6 +256,34 @@ mod tests {
         let outcome = |api_version| ObjectRecord::of(&seen, api_version, "MPIJob").report.outcome;
         assert_eq!(outcome("kubeflow.org/v2beta1"), Outcome::Succeeded);
         assert_eq!(outcome("example.com/v2beta1"), Outcome::Active);
+    }
+
+    /// What the API server adds is what its `time.Duration` comes to.
+    #[test]
+    fn a_deletion_was_requested_then_whatever_its_grace_period() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (grace, due) in [
+            (0, 1_800_000_000),
+            (30, 1_800_000_030),
+            (9_223_372_036, 11_023_372_036), // the longest that does not wrap around
+            (9_223_372_037, -7_423_372_037),
+            (553_502_322_211, 1_899_999_999),
+            (i64::MAX, 1_799_999_999),
+        ] {
+            let requested = deletion_requested(Some(&Time(at(due))), Some(grace)).unwrap();
+            let off = requested.duration_since(at(1_800_000_000)).as_secs();
+            assert!((-1..=0).contains(&off), "{grace}: {off} s");
+        }
+        assert_eq!(deletion_requested(Some(&Time(at(7))), None), None);
+    }
+
+    #[test]
+    fn an_object_whose_label_names_no_uid_may_be_of_each() {
+        for (label, want) in [(None, true), (Some("u"), true), (Some("v"), false)] {
+            let appwrapper_uid = label.map(str::to_owned);
+            let identity = Identity { appwrapper_uid, ..Identity::default() };
+            assert_eq!(identity.may_be_of("u"), want, "{label:?}");
+        }
     }
 
     #[test]

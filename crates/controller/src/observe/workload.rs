@@ -166,7 +166,9 @@ impl SeenWorkload {
         self.condition(kind).is_some_and(|condition| condition.status == "True")
     }
 
-    fn into_snapshot(self) -> Workload {
+    /// What matters of it for a decision.
+    #[must_use]
+    pub fn into_snapshot(self) -> Workload {
         let (holds_quota, evicted) = (self.is("QuotaReserved"), self.is("Evicted"));
         Workload {
             name: self.name,

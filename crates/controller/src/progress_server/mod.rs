@@ -181,7 +181,8 @@ impl Desk {
 
     /// Writes what was reported, for ever.
     pub async fn write(&self) {
-        write::run(&self.0.client, &self.0.queue, &self.0.metrics).await;
+        let Inner { client, queue, metrics, clock, .. } = &*self.0;
+        write::run(client, queue, metrics, &**clock).await;
     }
 
     async fn serve(&self, namespace: &str, name: &str, request: Request<Body>) -> Response<Body> {

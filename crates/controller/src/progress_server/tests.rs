@@ -143,11 +143,12 @@ impl Cluster {
         }
     }
 
-    /// Adds an object with a UID and, if it has one, a controller: API version, kind, name, UID.
+    /// Adds an object with a UID and, if it has one, a controller: API version, kind, name, UID. Whoever may change it may
+    /// write any time of Go into its `managedFields`.
     fn add(&self, path: String, uid: &str, owner: Option<[&str; 4]>, spec: &Value) {
         let name = path.rsplit('/').next().unwrap();
         let mut object = json!({"metadata": {"name": name, "namespace": "team", "uid": uid,
-            "annotations": {}}, "spec": spec});
+            "annotations": {}, "managedFields": [{"time": "9999-12-31T23:59:59Z"}]}, "spec": spec});
         if let Some([api_version, kind, name, uid]) = owner {
             object["metadata"]["ownerReferences"] = json!([{"apiVersion": api_version,
                 "kind": kind, "name": name, "uid": uid, "controller": true}]);
@@ -398,6 +399,27 @@ async fn owners_that_cannot_be_read_fill_no_log() {
     clock.advance(Duration::from_secs(1));
     failed("team", 30).await;
     assert_eq!(lines.load(Ordering::SeqCst), of_one + 2, "a line a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_that_the_api_server_rejects_fill_no_log() {
+    let (lines, _guard) = crate::telemetry::count_lines();
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    let job = Some(["batch/v1", "Job", "job", "j"]);
+    for number in 0..30 {
+        let (name, uid) = (format!("p{number}"), format!("u{number}"));
+        cluster.add(pod_path(&name), &uid, job, &json!({}));
+        let token = format!("team/{name}/{uid}");
+        assert_eq!(post_to(&desk, PATH, Some(&token), report_of(1)).await.code, 200);
+    }
+    cluster.state().broken = Some(("/pods/", 422));
+    let writing = desk.clone();
+    tokio::spawn(async move { writing.write().await });
+    let all_have_failed = "appwrapper_progress_writes_total{result=\"failed\"} 30";
+    until(&clock, || desk.0.metrics.page().contains(all_have_failed)).await;
+    let count = lines.load(Ordering::SeqCst);
+    assert!((1..=15).contains(&count), "{count} lines, at once and one a second");
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{GetParams, Patch, PatchParams};
+use kube::core::Request;
+use kube::{Client, Resource};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -13,15 +13,20 @@ use super::PodId;
 use super::queue::{Ended, Queue};
 use crate::api::keys;
 use crate::client;
+use crate::clock::Clock;
 use crate::metrics::{Metrics, ReportWritten};
 use crate::observe::live;
+use crate::observe::raw_object::RawObject;
 use crate::progress::{self, Report};
+use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
 
 /// How many writes are at work at a time.
 const WRITERS: usize = 16;
 /// The longest time of a write, both calls together.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often the log says that reports of pods of a namespace are not written.
+const LINES_OF_A_NAMESPACE: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +50,8 @@ impl Error {
 }
 
 /// Writes what waits, for ever.
-pub(super) async fn run(client: &Client, queue: &Queue, metrics: &Metrics) {
+pub(super) async fn run(client: &Client, queue: &Queue, metrics: &Metrics, clock: &dyn Clock) {
+    let lines = RateLimiter::<String>::new(LINES_OF_A_NAMESPACE);
     let writer = async || {
         loop {
             let (pod, report) = queue.next().await;
@@ -60,7 +66,8 @@ pub(super) async fn run(client: &Client, queue: &Queue, metrics: &Metrics) {
             };
             metrics.report_written(ReportWritten::Failed);
             let ended = if error.may_end() { Ended::Failed(report) } else { Ended::Rejected };
-            if queue.ended(&pod, ended) {
+            let is_first = queue.ended(&pod, ended);
+            if is_first && lines.take(pod.namespace.clone(), 1, clock.elapsed()).is_ok() {
                 let (cause, namespace, name) =
                     (telemetry::chain(&error), &pod.namespace, &pod.name);
                 tracing::warn!(cause, namespace, pod = name, "Progress report not written.");
@@ -71,11 +78,18 @@ pub(super) async fn run(client: &Client, queue: &Queue, metrics: &Metrics) {
 }
 
 async fn write(client: &Client, pod: &PodId, report: &Report) -> Result<ReportWritten, Error> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-    let found = pods.get_metadata_opt(&pod.name).await.map_err(Error::Get)?;
-    let found = found.filter(|found| found.metadata.uid.as_deref() == Some(pod.uid.as_str()));
-    let Some(found) = found else { return Ok(ReportWritten::Gone) };
-    let annotations = found.metadata.annotations.unwrap_or_default();
+    let pods = Request::new(RawObject::url_path(&live::pod_resource(), Some(&pod.namespace)));
+    let request = pods.get_metadata(&pod.name, &GetParams::default());
+    let request = request.map_err(|error| Error::Get(kube::Error::BuildRequest(error)))?;
+    let found = match client.request::<RawObject>(request).await {
+        Ok(found) => found.meta,
+        Err(error) if live::code(&error) == Some(404) => return Ok(ReportWritten::Gone),
+        Err(error) => return Err(Error::Get(error)),
+    };
+    if found.uid.as_deref() != Some(pod.uid.as_str()) {
+        return Ok(ReportWritten::Gone);
+    }
+    let annotations = found.annotations.unwrap_or_default();
     // another replica may have written it; what cannot be read is replaced
     let before = annotations.get(keys::PROGRESS).and_then(|text| progress::parse(text).ok());
     let report = report.clone().after(before.as_ref());
@@ -85,7 +99,9 @@ async fn write(client: &Client, pod: &PodId, report: &Report) -> Result<ReportWr
     let patch = json!({"metadata": {
         "uid": pod.uid, "annotations": {keys::PROGRESS: report.render()},
     }});
-    match pods.patch_metadata(&pod.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+    let request = pods.patch_metadata(&pod.name, &PatchParams::default(), &Patch::Merge(patch));
+    let request = request.map_err(|error| Error::Patch(kube::Error::BuildRequest(error)))?;
+    match client.request_text(request).await {
         Ok(_) => Ok(ReportWritten::Written),
         // deleted, or another of its name
         Err(error) if matches!(live::code(&error), Some(404 | 409)) => Ok(ReportWritten::Gone),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::workload;
 use super::{Context, ERROR_PAUSE, Error, WATCH_OVERDUE, deletion, growth, record, report};
 use crate::act::{self, create, rights, wrapper as write};
+use crate::api::keys;
 use crate::decide::{Decision, shows_later_attempt};
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::ReconcileState;
@@ -16,7 +17,7 @@ use crate::snapshot::Snapshot;
 
 /// An API server that has denied a request for this time denies it for good: one that has just started denies what it allows a
 /// moment later.
-const DENIED_FOR: Duration = Duration::from_secs(30);
+pub(super) const DENIED_FOR: Duration = Duration::from_secs(30);
 
 /// What came of the actions of a decision.
 pub(super) enum Carried {
@@ -80,14 +81,34 @@ pub(super) async fn carry_out(
             Action::Suspend => return suspend(context, memory, wrapper).await,
             Action::RemoveFinalizer => {
                 record::keep(context, wrapper).await;
-                let written = write::remove_finalizer(&context.client, wrapper).await?;
-                memory.confirm(written.meta.resource_version.as_deref());
+                let version = remove_finalizer(context, wrapper).await?;
+                memory.confirm(version.as_deref());
                 context.metrics.removed(&wrapper.status, context.clock.now());
                 report::spent(context, wrapper, None);
             }
         }
     }
     failed.map_or(Ok(result), Err)
+}
+
+/// Removes our finalizer; the version that the AppWrapper has then, where it is still there. Where no answer tells whether the
+/// finalizer was removed, the API server is asked: of an AppWrapper that is gone nobody counts later what it has used. Should
+/// another leader have removed it meanwhile, which happens only around a change of leaders, both count it.
+async fn remove_finalizer(context: &Context, wrapper: &Wrapper) -> Result<Option<String>, Error> {
+    let error = match write::remove_finalizer(&context.client, wrapper).await {
+        Ok(written) => return Ok(written.meta.resource_version),
+        Err(error) if error.is_unanswered() => error,
+        Err(error) => return Err(error.into()),
+    };
+    // on the heap: it is rare, and its future is large
+    let found = Box::pin(live::appwrapper(&context.client, &wrapper.key())).await;
+    let Ok(found) = found else { return Err(error.into()) };
+    let ours = found.filter(|found| found.meta.uid.as_deref() == Some(wrapper.uid.as_str()));
+    let mut finalizers = ours.iter().flat_map(|found| found.meta.finalizers.iter().flatten());
+    if finalizers.any(|name| name == keys::FINALIZER) {
+        return Err(error.into());
+    }
+    Ok(ours.and_then(|found| found.meta.resource_version))
 }
 
 /// Suspends an AppWrapper. If that is rejected, it is retried later, and everything else continues.
@@ -100,6 +121,8 @@ async fn suspend(
         Ok(written) => Ok(wrote(memory, wrapper, &written)),
         Err(error) if error.is_rejected_for_good() => {
             tracing::warn!(code = error.code(), "The API server rejected the suspension.");
+            let after = if error.is_denied() { DENIED_FOR } else { Duration::ZERO };
+            report::suspend_refused(context, memory, wrapper, &error, after);
             Ok(Carried::Later(ERROR_PAUSE.1))
         }
         Err(error) => Err(error.into()),
@@ -109,9 +132,11 @@ async fn suspend(
 /// Whether a write is rejected however often it is made: what is remembered for an attempt. A denial of the authorizer is
 /// believed after [`DENIED_FOR`]; until then, the write is tried again.
 pub(super) fn is_rejected_for_good(error: &act::Error, memory: &mut ReconcileState) -> bool {
-    if !error.is_denied() {
-        return error.is_rejected_for_good();
-    }
+    if error.is_denied() { is_denied_for_long(memory) } else { error.is_rejected_for_good() }
+}
+
+/// Whether the authorizer of the API server has denied calls for [`DENIED_FOR`], this one included.
+pub(super) fn is_denied_for_long(memory: &mut ReconcileState) -> bool {
     let now = memory.now();
     now.saturating_sub(*memory.denied_since.get_or_insert(now)) >= DENIED_FOR
 }

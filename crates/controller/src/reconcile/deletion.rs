@@ -1,5 +1,8 @@
 //! Deletions: how each kind is deleted, and that a request is not sent twice in a row.
 
+use std::time::Duration;
+
+use super::carry_out::DENIED_FOR;
 use super::{Context, Error};
 use crate::act::delete::{self, Deleted};
 use crate::act::events::About;
@@ -17,7 +20,8 @@ use crate::snapshot::{Component, Snapshot};
 /// sent while it is Terminating.
 pub(super) fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
     let kind = kinds::Kind::of_any_version(&component.api_version, &component.kind);
-    let last = !component.pod_sets.is_empty() && !kind.makes.is_empty() && !kind.recreates;
+    let made = kinds::Kind::made_by(&component.api_version, &component.kind);
+    let last = !component.pod_sets.is_empty() && !made.is_empty() && !kind.recreates;
     let on_its_way = component.ours().is_some_and(|object| object.terminating);
     match (forced, last) {
         (false, false) => Some(delete::How::Graceful),
@@ -126,8 +130,9 @@ async fn send_delete(
     let DeleteTarget { resource, name, uid } = target;
     let sent = delete::delete(&context.client, resource, &snapshot.namespace, name, uid, how).await;
     if let Err(error) = &sent {
-        let is_new = memory.deletion_failed(uid, forced);
-        if is_new && error.is_rejected_for_good() {
+        let is_refused = error.is_rejected_for_good() || error.lacks_webhook();
+        let after = if error.is_denied() { DENIED_FOR } else { Duration::ZERO };
+        if memory.deletion_failed(uid, forced, is_refused, after) {
             let object = format!("{}/{name}", resource.kind);
             let message = format!("Cannot delete {object}: {}", error.said());
             let about =

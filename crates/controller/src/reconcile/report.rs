@@ -1,15 +1,22 @@
 //! Reports a step: log, metrics, Kubernetes events.
 
+use std::time::Duration;
+
+use super::carry_out::is_denied_for_long;
 use super::{Context, Error};
 use crate::act;
 use crate::act::events::{About, EventType};
 use crate::api::{AppWrapperStatus, FailureRecord, Phase};
-use crate::decide::{Decision, Verdict, VerdictAction, Warning, current_attempt};
+use crate::decide::{Decision, Verdict, Warning, current_attempt};
 use crate::metrics::{Spender, Spent};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
-use crate::observe::memory::ReconcileState;
+use crate::observe::memory::{ReconcileState, Trouble};
 use crate::tuning::Remark;
+
+/// When the first lists of an AppWrapper's kinds are overdue. Later than kinds of components are waited for: `LISTED_WITHIN`, or
+/// one LIST that hangs.
+const UNLISTED_FOR: Duration = Duration::from_secs(90);
 
 /// Log, metrics and events of a status that was written.
 pub(super) fn announce(
@@ -19,7 +26,7 @@ pub(super) fn announce(
     decision: &Decision,
 ) {
     let (from, to) = (wrapper.status.phase, decision.next);
-    let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
+    let about = wrapper.about();
     let now = context.clock.now();
     context.metrics.changed(&wrapper.status, &decision.status, now);
     spent(context, wrapper, Some(&decision.status));
@@ -55,7 +62,7 @@ pub(super) fn remarks(
         Some(told) => !told.contains(*remark),
         None => is_new,
     };
-    let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
+    let about = wrapper.about();
     for message in remarks.iter().filter(is_news) {
         let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
         context.warn(&about, &warning);
@@ -107,38 +114,28 @@ fn milestone(from: Phase, decision: &Decision) -> Option<(&'static str, String)>
 /// What changed, and for what reason. Messages stay out of the log: the termination message of a container,
 /// or an API server's error about a template, may contain confidential data.
 fn log(from: Phase, to: Phase, verdict: &Verdict) {
-    match verdict.action {
-        VerdictAction::Restart
-        | VerdictAction::RestartIgnoringLimit
-        | VerdictAction::RecreateComponent
-        | VerdictAction::Fail
-        | VerdictAction::Hold
-        | VerdictAction::Requeue => {
-            let FailureRecord { component, pod, node, container, exit_code, category, .. } =
-                verdict.failure.clone().unwrap_or_default();
-            let action = verdict.action.as_str();
-            let source = verdict.rule.as_ref().map(|rule| rule.source.to_string());
-            let rule = verdict.rule.as_ref().and_then(|rule| rule.name.as_deref());
-            let reason = verdict.reason.as_deref();
-            tracing::info!(
-                action,
-                reason,
-                source,
-                rule,
-                component,
-                pod,
-                node,
-                container,
-                exit_code,
-                category,
-                "Failure handled."
-            );
-        }
-        VerdictAction::None
-        | VerdictAction::Wait
-        | VerdictAction::Deploy
-        | VerdictAction::Delete
-        | VerdictAction::Succeed => {}
+    // the release of the quota after `onNoFit` has its action, but no failure
+    if let Some(failure) = &verdict.failure
+        && verdict.action.handles_failure()
+    {
+        let FailureRecord { component, pod, node, container, exit_code, category, .. } = failure;
+        let action = verdict.action.as_str();
+        let source = verdict.rule.as_ref().map(|rule| rule.source.to_string());
+        let rule = verdict.rule.as_ref().and_then(|rule| rule.name.as_deref());
+        let reason = verdict.reason.as_deref();
+        tracing::info!(
+            action,
+            reason,
+            source,
+            rule,
+            component,
+            pod,
+            node,
+            container,
+            exit_code,
+            category,
+            "Failure handled."
+        );
     }
     if from != to {
         tracing::info!(%from, %to, "Phase changed.");
@@ -152,8 +149,8 @@ pub(super) fn unreadable(
     stored: &CachedAppWrapper,
     flaw: &str,
 ) {
-    let remark = Some(vec![format!("{} {flaw}", stored.version())]);
-    if memory.remarks == remark {
+    let told = Some(format!("{} {flaw}", stored.version()).into_boxed_str());
+    if memory.unreadable == told {
         return;
     }
     let key = stored.key();
@@ -162,22 +159,28 @@ pub(super) fn unreadable(
     let message = format!("The AppWrapper cannot be parsed and is not reconciled: {flaw}");
     let warning = Warning { reason: "InvalidObject", message };
     context.warn(&about, &warning);
-    memory.remarks = remark;
+    memory.unreadable = told;
 }
 
 /// Tells of an error that somebody has to correct, the first of several in a row: an object near the limit of what can be
-/// stored takes no status, and what must not be read cannot be decided about.
+/// stored takes no status, what must not be written stays as it is, and what must not be read cannot be decided about. A
+/// denial is told once it has lasted: an API server that has just started denies what it allows a moment later.
 pub(super) fn failed(
     context: &Context,
     memory: &mut ReconcileState,
     about: &About<'_>,
     error: &Error,
 ) {
-    if memory.is_error_told {
+    let may_pass = error.is_denied() && !is_denied_for_long(memory);
+    if may_pass || memory.is_error_told {
         return;
     }
     let warning = match error {
-        Error::Act(act) => too_large(act),
+        Error::Act(act) => too_large(act).or_else(|| {
+            // of a deletion an event of its own tells
+            let is_news = act.is_rejected_for_good() && !act.is_deletion;
+            is_news.then(|| write_failed(act))
+        }),
         Error::Observe(read) => read.refusal().map(|why| {
             let message = format!("Cannot {read}: {why}");
             Warning { reason: "ReadFailed", message }
@@ -189,7 +192,38 @@ pub(super) fn failed(
     }
 }
 
-/// The same of a status that was stored only in part, or without which a deletion continues.
+fn write_failed(error: &act::Error) -> Warning {
+    Warning { reason: "WriteFailed", message: format!("Cannot {error}: {}", error.said()) }
+}
+
+/// Tells that an AppWrapper cannot be suspended, once it could not for this time.
+pub(super) fn suspend_refused(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+    error: &act::Error,
+    after: Duration,
+) {
+    let now = memory.now();
+    if Trouble::is_to_tell(&mut memory.suspend_refused, now, after) {
+        context.warn(&wrapper.about(), &write_failed(error));
+    }
+}
+
+/// Tells that kinds that an AppWrapper uses are not listed yet, where that lasts: nothing is decided until they are.
+pub(super) fn unlisted(context: &Context, memory: &mut ReconcileState, wrapper: &Wrapper) {
+    let now = memory.now();
+    if Trouble::is_to_tell(&mut memory.unlisted, now, UNLISTED_FOR) {
+        let message = format!(
+            "The RetryPolicies or queues of the AppWrapper have not been listed for {} s: nothing is done until they \
+             are; see the log of the controller",
+            UNLISTED_FOR.as_secs()
+        );
+        context.warn(&wrapper.about(), &Warning { reason: "ReadFailed", message });
+    }
+}
+
+/// Tells of a status that is too large: it was stored only in part, or a deletion continues without it.
 pub(super) fn refused(context: &Context, about: &About<'_>, error: &act::Error) {
     if let Some(warning) = too_large(error) {
         context.warn(about, &warning);
@@ -200,4 +234,26 @@ fn too_large(error: &act::Error) -> Option<Warning> {
     let message = "The AppWrapper is too large to store its status: reduce it below 1 MiB";
     let warning = || Warning { reason: "ObjectTooLarge", message: message.to_owned() };
     error.is_too_large().then(warning)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::api::AttemptAction;
+    use crate::decide::VerdictAction;
+    use crate::telemetry;
+
+    #[test]
+    fn a_failure_is_logged_once_where_its_quota_is_released() {
+        let action = VerdictAction::Handle(AttemptAction::Requeue);
+        let released = Verdict { action, ..Verdict::default() };
+        let handled = Verdict { failure: Some(FailureRecord::default()), ..released.clone() };
+        let (lines, _guard) = telemetry::count_lines();
+        for verdict in [handled, released] {
+            log(Phase::Resetting, Phase::Resetting, &verdict);
+        }
+        assert_eq!(lines.load(Ordering::SeqCst), 1);
+    }
 }

@@ -3,6 +3,7 @@
 mod calls;
 mod departed;
 mod passing;
+mod refused;
 
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
@@ -13,6 +14,7 @@ use crate::api::{Phase, PodSet, condition};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::Wrapper;
+use crate::observe::memory::ReconcileState;
 use crate::observe::raw_object::RawObject;
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Component, Object, Pod, PodPhase, Presence};
@@ -139,6 +141,27 @@ fn running() -> Value {
         "attempts": [{"attempt": 3, "startedAt": PAST}],
         "since": {"deployed": PAST},
     })
+}
+
+#[test]
+fn what_is_written_in_an_attempt_of_another_process_begins_none() {
+    let in_phase = |phase: &str| {
+        let mut status = running();
+        status["phase"] = phase.into();
+        Play::of(&status, false, false)
+    };
+    let resuming = in_phase("Resuming");
+    let written: RawObject = serde_json::from_str(&resuming.object.to_string()).unwrap();
+    let status = resuming.wrapper().status;
+    let decision = Decision { next: Phase::Resuming, status, ..Decision::default() };
+    for (before, begun_before) in [("Resetting", false), ("Resuming", true)] {
+        let mut memory = ReconcileState::default();
+        memory.focus("uid", 3, Phase::Resuming);
+        let stored = in_phase(before).wrapper();
+        let goes_on = super::attempt_begun(&mut memory, &stored, &written, &decision);
+        assert!(goes_on.is_some(), "{before}");
+        assert_eq!(memory.begun_before, begun_before, "{before}");
+    }
 }
 
 /// Statuses of which something cannot be read, or cannot be true.
@@ -355,6 +378,9 @@ fn a_component_goes_last_unless_its_controller_goes_on_until_then() {
         ("ray.io/v1alpha1", "RayService", [How::Graceful, How::Forced]),
         ("ray.io/v1alpha1", "RayJob", [How::GracefulLast, How::ForcedLast]),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", [How::Graceful, How::Forced]),
+        // the MPI Operator runs the launcher in a Job
+        ("kubeflow.org/v2beta1", "MPIJob", [How::GracefulLast, How::ForcedLast]),
+        ("kubeflow.org/v1", "MPIJob", [How::Graceful, How::Forced]),
     ] {
         let component = Component {
             api_version: api_version.into(),

@@ -44,8 +44,7 @@ impl Asked {
     pub(super) fn complete(&self, snapshot: &mut Snapshot, context: &Context) {
         let kueue = context.kueue();
         snapshot.wait_for_pods_ready = kueue.wait_for_pods_ready.filter(|_| snapshot.queue_managed);
-        snapshot.replaces_failed_nodes =
-            kueue.replaces_failed_nodes && snapshot.queue_managed && !snapshot.has_manager;
+        snapshot.replaces_failed_nodes = kueue.replaces_failed_nodes && snapshot.is_queued();
         snapshot.workload.clone_from(&self.workload);
     }
 }

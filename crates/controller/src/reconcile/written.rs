@@ -10,19 +10,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Context, Error, report};
-use crate::act::events::About;
 use crate::act::wrapper as write;
 use crate::api::{AppWrapperStatus, Phase};
 use crate::decide::Decision;
 use crate::observe::assemble::Wrapper;
+use crate::observe::live;
 use crate::observe::memory::ReconcileState;
 use crate::observe::raw_object::RawObject;
 use crate::status::{self, Flaws};
 
 /// What came of a status that was to be written.
 pub(super) enum Written {
-    /// It is stored: the AppWrapper as it is now.
-    Stored(Box<RawObject>),
+    /// It is stored: the AppWrapper as it is now, where the API server has answered with it.
+    Stored(Option<Box<RawObject>>),
     /// It is not, and is gone on from as if it were.
     Assumed(Arc<Wrapper>),
 }
@@ -37,25 +37,26 @@ pub(super) async fn write(
     decision: &Decision,
 ) -> Result<Written, Error> {
     let error = match send(context, memory, stored, &decision.status).await {
+        Ok(None) => return Ok(Written::Stored(None)),
         // what cannot be read and cannot be mended either must not stand in the way, and neither must what is not stored
-        Ok(newer)
+        Ok(Some(newer))
             if !is_newer(&newer, stored)
                 && (decision.status == wrapper.status
                     || lost_attempts(&decision.status, &newer)) =>
         {
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
-        Ok(newer) => return Ok(Written::Stored(Box::new(newer))),
+        Ok(Some(newer)) => return Ok(Written::Stored(Some(Box::new(newer)))),
         Err(error) if error.is_refusal() => error,
         Err(error) => return Err(error.into()),
     };
-    let about = About { namespace: &stored.namespace, name: &stored.name, uid: &stored.uid };
+    let about = stored.about();
     let least = status::minimal(&decision.status);
     if least != decision.status {
         match send(context, memory, stored, &least).await {
-            Ok(newer) if is_newer(&newer, stored) => {
+            Ok(newer) if newer.as_ref().is_none_or(|newer| is_newer(newer, stored)) => {
                 report::refused(context, &about, &error);
-                return Ok(Written::Stored(Box::new(newer)));
+                return Ok(Written::Stored(newer.map(Box::new)));
             }
             Ok(_) => {}
             Err(error) if error.is_refusal() => {}
@@ -97,13 +98,23 @@ fn is_newer(written: &RawObject, stored: &Wrapper) -> bool {
     written.meta.resource_version.as_deref() != Some(stored.version.as_str())
 }
 
+/// Sends a status; what the API server has answered, or nothing where it does not say whether the status was stored, and a
+/// read shows that it was.
 async fn send(
     context: &Context,
     memory: &mut ReconcileState,
     stored: &Wrapper,
     status: &AppWrapperStatus,
-) -> Result<RawObject, crate::act::Error> {
-    let written = write::write_status(&context.client, stored, status).await?;
+) -> Result<Option<RawObject>, crate::act::Error> {
+    let written = match write::write_status(&context.client, stored, status).await {
+        Err(error) if error.is_unanswered() => {
+            memory.last_gap = Some(context.clock.around_now().1);
+            // on the heap: it is rare, and its future is large
+            let found = Box::pin(is_stored(context, memory, stored, status)).await;
+            return if found { Ok(None) } else { Err(error) };
+        }
+        written => written?,
+    };
     memory.confirm(written.meta.resource_version.as_deref());
     if lost_attempts(status, &written) && !context.has_told_of_definition.swap(true, Relaxed) {
         tracing::error!(
@@ -112,7 +123,33 @@ async fn send(
              retry policies are lost until it is applied: kubectl apply --server-side --force-conflicts -k config/crd"
         );
     }
-    Ok(written)
+    Ok(Some(written))
+}
+
+/// Whether a newer version of an AppWrapper has a status, by the API server's own word. Then what follows from its write, such
+/// as the events and the counters, is due here: a reconcile that finds it stored tells nothing anew.
+///
+/// Another leader may have written the same status instead, and counted it: only where both decided the same in the same
+/// second, and the answer to this write was lost besides. So nothing else rests on it: as before, an attempt that begins with
+/// it counts as begun by another process.
+async fn is_stored(
+    context: &Context,
+    memory: &mut ReconcileState,
+    stored: &Wrapper,
+    status: &AppWrapperStatus,
+) -> bool {
+    let Ok(Some(found)) = live::appwrapper(&context.client, &stored.key()).await else {
+        return false;
+    };
+    let is_same = found.meta.uid.as_deref() == Some(stored.uid.as_str());
+    let reads_same = |it: Wrapper| it.flaws.is_empty() && it.status == *status;
+    let is_it = is_same
+        && is_newer(&found, stored)
+        && Wrapper::read_newer(&found, stored).is_ok_and(reads_same);
+    if is_it {
+        memory.confirm(found.meta.resource_version.as_deref());
+    }
+    is_it
 }
 
 /// Whether the API server has dropped the attempts of a status: the definition of the Go controller has none.

@@ -16,7 +16,7 @@ mod server;
 pub use clients::{AuthoritiesError, Clients};
 pub use current::{Current, Validity};
 pub use pair::{Pair, PairError, are_certificates};
-pub use server::{serve, serve_clients};
+pub use server::serve;
 
 pub use crate::listener::Limits;
 

@@ -16,28 +16,17 @@ use super::current::Current;
 use super::provider;
 use crate::listener::{self, Handshake, Limits};
 
-/// Serves a router over TLS 1.2 and 1.3 to every client, until `shutdown` ends: see [`listener::serve`].
+/// Serves a router over TLS 1.2 and 1.3 until `shutdown` ends: see [`listener::serve`]. With `clients`, it serves only clients
+/// that have a certificate of an authority that is trusted.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     current: Arc<Current>,
+    clients: Option<Arc<Clients>>,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) {
-    let config = config(current, None);
-    listener::serve(listener, router, Tls::new(config), limits, shutdown).await;
-}
-
-/// The same, to clients that have a certificate of an authority that is trusted.
-pub async fn serve_clients(
-    listener: TcpListener,
-    router: Router,
-    current: Arc<Current>,
-    clients: Arc<Clients>,
-    limits: Limits,
-    shutdown: impl Future<Output = ()>,
-) {
-    let config = config(current, Some(clients));
+    let config = config(current, clients);
     listener::serve(listener, router, Tls::new(config), limits, shutdown).await;
 }
 

@@ -129,7 +129,7 @@ async fn start(limits: Limits) -> Running {
     let (stop, stopped) = oneshot::channel();
     let served = current.clone();
     let task = tokio::spawn(async move {
-        serve(listener, router, served, limits, async { drop(stopped.await) }).await;
+        serve(listener, router, served, None, limits, async { drop(stopped.await) }).await;
     });
     Running { address, current, go_on, waits, stop, task }
 }
@@ -374,8 +374,8 @@ async fn start_for(clients: &Arc<Clients>, made: &Made) -> SocketAddr {
     let current = Arc::new(Current::new());
     current.set(made.pair());
     let router = Router::new().route("/", get(async || "hello"));
-    let (clients, limits) = (clients.clone(), Limits::default());
-    tokio::spawn(serve_clients(listener, router, current, clients, limits, std::future::pending()));
+    let (clients, limits) = (Some(clients.clone()), Limits::default());
+    tokio::spawn(serve(listener, router, current, clients, limits, std::future::pending()));
     address
 }
 

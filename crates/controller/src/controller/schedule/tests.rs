@@ -16,11 +16,11 @@ fn key(text: &str) -> Key {
     Key { namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-const CHANGE: Done =
-    Done { requeue: RequeueAt::OnChange, cool_down: Duration::ZERO, yields: false, stage: STARTS };
+const CHANGE: Ended =
+    Ended { requeue: Requeue::OnChange, cool_down: Duration::ZERO, yields: false };
 
-const fn after(seconds: u64) -> Done {
-    Done { requeue: RequeueAt::At(at(seconds)), ..CHANGE }
+const fn after(seconds: u64) -> Ended {
+    Ended { requeue: Requeue::After(at(seconds)), ..CHANGE }
 }
 
 const fn at(seconds: u64) -> Duration {
@@ -62,12 +62,12 @@ fn a_namespace_has_fewer_places_while_another_is_active() {
     assert_eq!(taken(&mut schedule), ["a/1", "a/2", "a/3"], "it is alone");
     schedule.push(&key("b/1"), STARTS, at(1));
     assert_eq!(taken(&mut schedule), ["b/1"]);
-    schedule.done(&key("a/1"), CHANGE, at(1));
+    schedule.done(&key("a/1"), CHANGE, STARTS, at(1));
     assert_eq!(taken(&mut schedule), [""; 0], "two are left to it, and it holds them");
-    schedule.done(&key("a/2"), CHANGE, at(2));
+    schedule.done(&key("a/2"), CHANGE, STARTS, at(2));
     assert_eq!(taken(&mut schedule), ["a/4"]);
-    schedule.done(&key("b/1"), CHANGE, at(2));
-    schedule.done(&key("a/3"), CHANGE, at(11));
+    schedule.done(&key("b/1"), CHANGE, STARTS, at(2));
+    schedule.done(&key("a/3"), CHANGE, STARTS, at(11));
     assert_eq!(taken(&mut schedule), ["a/5"]);
     schedule.push(&key("a/7"), STARTS, at(12)); // nothing of b began for more than ten seconds
     assert_eq!(taken(&mut schedule), ["a/6"]);
@@ -89,10 +89,10 @@ fn what_starts_and_what_has_started_have_places_of_their_own() {
     assert_eq!(taken(&mut schedule), ["a/new-1", "a/old-1", "a/old-2"]);
     // it has started meanwhile, and something has happened to it again
     schedule.push(&key("a/new-1"), STARTS, at(0));
-    schedule.done(&key("a/new-1"), Done { stage: Stage::Started, ..CHANGE }, at(0));
+    schedule.done(&key("a/new-1"), CHANGE, Stage::Started, at(0));
     assert_eq!(taken(&mut schedule), ["a/new-2"]);
-    schedule.done(&key("a/old-1"), CHANGE, at(0));
-    schedule.done(&key("a/old-2"), CHANGE, at(0));
+    schedule.done(&key("a/old-1"), CHANGE, STARTS, at(0));
+    schedule.done(&key("a/old-2"), CHANGE, STARTS, at(0));
     assert_eq!(taken(&mut schedule), ["a/old-3", "a/new-1"]);
 }
 
@@ -107,7 +107,7 @@ fn the_last_places_are_for_groups_that_hold_none() {
     assert_eq!(taken(&mut schedule), ["d/1"]);
     schedule.push(&key("e/1"), STARTS, at(0));
     assert_eq!(taken(&mut schedule), [""; 0], "there is no place left at all");
-    schedule.done(&key("d/1"), CHANGE, at(0));
+    schedule.done(&key("d/1"), CHANGE, STARTS, at(0));
     assert_eq!(taken(&mut schedule), ["e/1"]);
 }
 
@@ -119,10 +119,10 @@ fn none_is_reconciled_twice_at_the_same_time_and_no_change_is_lost() {
     schedule.push(&key("a/1"), STARTS, at(1));
     assert_eq!(schedule.waiting(), 1);
     assert_eq!(taken(&mut schedule), [""; 0]);
-    schedule.done(&key("a/1"), after(60), at(2));
+    schedule.done(&key("a/1"), after(60), STARTS, at(2));
     assert_eq!(schedule.next_due(), None, "what waits needs no timer");
     assert_eq!(taken(&mut schedule), ["a/1"]);
-    schedule.done(&key("a/1"), CHANGE, at(3));
+    schedule.done(&key("a/1"), CHANGE, STARTS, at(3));
     assert_eq!((schedule.waiting(), schedule.entries.len()), (0, 0), "nothing is kept");
     assert!(schedule.groups.is_empty() && schedule.turns.is_empty());
 }
@@ -131,27 +131,27 @@ fn none_is_reconciled_twice_at_the_same_time_and_no_change_is_lost() {
 fn a_timer_gives_way_to_an_earlier_time_and_to_an_event() {
     let mut schedule = with(&["a/1"]);
     taken(&mut schedule);
-    schedule.done(&key("a/1"), after(60), at(0));
+    schedule.done(&key("a/1"), after(60), STARTS, at(0));
     assert_eq!(schedule.next_due(), Some(at(60)));
     schedule.wake(at(59));
     assert_eq!(taken(&mut schedule), [""; 0]);
     schedule.push(&key("a/1"), STARTS, at(59));
     assert_eq!((taken(&mut schedule), schedule.next_due()), (vec!["a/1".to_owned()], None));
-    schedule.done(&key("a/1"), after(70), at(59));
+    schedule.done(&key("a/1"), after(11), STARTS, at(59));
     schedule.wake(at(70));
     assert_eq!(taken(&mut schedule), ["a/1"]);
 }
 
 #[test]
 fn what_must_pause_pauses_whatever_happens() {
-    let pause = Done { requeue: RequeueAt::NotBefore(at(30)), yields: true, ..CHANGE };
+    let pause = Ended { requeue: Requeue::NotBefore(at(29)), yields: true, ..CHANGE };
     for happens in [false, true] {
         let mut schedule = with(&["a/1"]);
         taken(&mut schedule);
         if happens {
             schedule.push(&key("a/1"), STARTS, at(1));
         }
-        schedule.done(&key("a/1"), pause, at(1));
+        schedule.done(&key("a/1"), pause, STARTS, at(1));
         schedule.push(&key("a/1"), STARTS, at(2));
         schedule.wake(at(29));
         assert_eq!(taken(&mut schedule), [""; 0], "{happens}");
@@ -164,34 +164,34 @@ fn what_must_pause_pauses_whatever_happens() {
 fn another_of_the_name_of_one_that_is_gone_pauses_for_a_moment() {
     let mut schedule = with(&["a/1"]);
     taken(&mut schedule);
-    let pause = Done { requeue: RequeueAt::NotBefore(at(300)), yields: true, ..CHANGE };
-    schedule.done(&key("a/1"), pause, at(0));
+    let pause = Ended { requeue: Requeue::NotBefore(at(300)), yields: true, ..CHANGE };
+    schedule.done(&key("a/1"), pause, STARTS, at(0));
     schedule.forget(&key("a/1"), at(10));
     schedule.push(&key("a/1"), STARTS, at(10));
     assert_eq!((taken(&mut schedule), schedule.next_due()), (vec![], Some(at(11))));
     schedule.wake(at(11));
     assert_eq!(taken(&mut schedule), ["a/1"]);
-    schedule.done(&key("a/1"), CHANGE, at(11));
+    schedule.done(&key("a/1"), CHANGE, STARTS, at(11));
     schedule.forget(&key("a/1"), at(11));
     assert_eq!((schedule.entries.len(), schedule.next_due()), (0, None));
 }
 
 #[test]
 fn what_happens_during_a_rest_leads_to_one_reconcile_after_it() {
-    for (done, want) in [(CHANGE, at(3)), (after(2), at(2)), (after(9), at(3))] {
+    for (ended, want) in [(CHANGE, at(3)), (after(1), at(2)), (after(8), at(3))] {
         for happens_before in [false, true] {
             let mut schedule = with(&["a/1"]);
             taken(&mut schedule);
             if happens_before {
                 schedule.push(&key("a/1"), STARTS, at(0));
             }
-            schedule.done(&key("a/1"), Done { cool_down: at(2), ..done }, at(1));
+            schedule.done(&key("a/1"), Ended { cool_down: at(2), ..ended }, STARTS, at(1));
             schedule.push(&key("a/1"), STARTS, at(1));
             schedule.push(&key("a/1"), STARTS, at(2));
             assert_eq!((taken(&mut schedule), schedule.next_due()), (vec![], Some(want)));
             schedule.wake(want);
-            assert_eq!(taken(&mut schedule), ["a/1"], "{done:?}");
-            schedule.done(&key("a/1"), CHANGE, want);
+            assert_eq!(taken(&mut schedule), ["a/1"], "{ended:?}");
+            schedule.done(&key("a/1"), CHANGE, STARTS, want);
             assert_eq!((schedule.next_due(), schedule.entries.len()), (None, 0));
         }
     }
@@ -206,12 +206,12 @@ fn an_appwrapper_that_goes_leaves_no_entry() {
         schedule.push(&key, STARTS, at(0));
         schedule.wake(at(0));
         assert_eq!(schedule.take(), Some(key.clone()));
-        schedule.done(&key, Done { cool_down: at(1), ..CHANGE }, at(0));
+        schedule.done(&key, Ended { cool_down: at(1), ..CHANGE }, STARTS, at(0));
         schedule.push(&key, STARTS, at(0)); // it is gone
     }
     schedule.wake(at(1));
     while let Some(key) = schedule.take() {
-        schedule.done(&key, CHANGE, at(1));
+        schedule.done(&key, CHANGE, STARTS, at(1));
     }
     assert_eq!((schedule.entries.len(), schedule.groups.len()), (0, 0));
 }
@@ -221,8 +221,8 @@ fn what_fails_falls_behind_in_its_group_and_still_has_its_turn() {
     let mut schedule = Schedule::new(Places { per_namespace: both(1), ..PLACES });
     schedule.push(&key("a/bad"), STARTS, at(0));
     taken(&mut schedule);
-    let failed = Done { yields: true, ..after(1) };
-    schedule.done(&key("a/bad"), failed, at(0));
+    let failed = Ended { yields: true, ..after(1) };
+    schedule.done(&key("a/bad"), failed, STARTS, at(0));
     schedule.wake(at(1));
     for name in ["a/1", "a/2", "a/3", "a/4", "a/5"] {
         schedule.push(&key(name), STARTS, at(1));
@@ -230,7 +230,7 @@ fn what_fails_falls_behind_in_its_group_and_still_has_its_turn() {
     let mut order = vec![];
     while let Some(next) = schedule.take() {
         order.push(next.name.clone());
-        schedule.done(&next, CHANGE, at(2));
+        schedule.done(&next, CHANGE, STARTS, at(2));
     }
     assert_eq!(order, ["1", "2", "3", "bad", "4", "5"]);
 }
@@ -335,14 +335,13 @@ impl Run {
                     return Ok(());
                 }
                 let key = self.running.remove(one % self.running.len());
-                let done = match again.map(|(seconds, pauses)| (self.now + at(seconds), pauses)) {
-                    None => RequeueAt::OnChange,
-                    Some((time, false)) => RequeueAt::At(time),
-                    Some((time, true)) => RequeueAt::NotBefore(time),
+                let requeue = match again {
+                    None => Requeue::OnChange,
+                    Some((seconds, false)) => Requeue::After(at(seconds)),
+                    Some((seconds, true)) => Requeue::NotBefore(at(seconds)),
                 };
-                let stage = group_of(&key).1;
-                let done = Done { requeue: done, cool_down: at(cool_down), yields, stage };
-                self.schedule.done(&key, done, self.now);
+                let ended = Ended { requeue, cool_down: at(cool_down), yields };
+                self.schedule.done(&key, ended, group_of(&key).1, self.now);
                 if again.is_some() {
                     self.owed.insert(key);
                 }
@@ -371,7 +370,7 @@ proptest! {
         for _ in 0..200 {
             while run.take()? {}
             for key in std::mem::take(&mut run.running) {
-                run.schedule.done(&key, Done { stage: group_of(&key).1, ..CHANGE }, run.now);
+                run.schedule.done(&key, CHANGE, group_of(&key).1, run.now);
             }
             run.now += at(1);
             run.schedule.wake(run.now);

@@ -73,6 +73,54 @@ fn a_record_without_names_is_completed_and_no_flaw() {
 }
 
 #[test]
+fn a_ray_cluster_that_runs_stays_as_the_go_controller_counted_it() {
+    let pod = json!({"spec": {"containers": [{"name": "main"}]}});
+    let ray = json!({"headGroupSpec": {"template": pod}, "workerGroupSpecs": [
+        {"replicas": 2, "numOfHosts": 4, "template": pod}, {"minReplicas": 2, "template": pod}]});
+    let (go, ours) = ([1, 2, 1], [1, 8, 2]);
+    for (phase, uid, counts, stays) in [
+        ("Running", None, go, true),
+        ("Failed", None, go, true),
+        ("Running", Some("u"), go, false),
+        ("Running", None, [1, 1, 1], false),
+        ("Running", None, [1, 2, 0], false),
+        ("Suspended", None, go, false),
+        ("Resetting", Some("u"), go, false),
+    ] {
+        for (kind, field) in [("RayCluster", ""), ("RayJob", "rayClusterSpec.")] {
+            let case = format!("{kind} {phase} {uid:?} {counts:?}");
+            let is_job = kind == "RayJob";
+            let spec = if is_job { json!({"rayClusterSpec": ray}) } else { ray.clone() };
+            let template = json!({"apiVersion": "ray.io/v1", "kind": kind,
+                "metadata": {"name": "r"}, "spec": spec});
+            let set = |group: &str, count: i32| {
+                let path = format!("template.spec.{field}{group}.template");
+                json!({"path": path, "replicas": count})
+            };
+            let sets = [
+                set("headGroupSpec", counts[0]),
+                set("workerGroupSpecs[0]", counts[1]),
+                set("workerGroupSpecs[1]", counts[2]),
+            ];
+            let entry = json!({"name": "r", "kind": kind, "apiVersion": "ray.io/v1", "uid": uid,
+                "podSets": sets});
+            let object = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "aw"},
+                "spec": {"components": [{"template": template}]},
+                "status": {"phase": phase, "componentStatus": [entry]}});
+            let seen = serde_json::from_str::<RawObject>(&object.to_string()).unwrap();
+            let found = Wrapper::read(&seen).unwrap();
+            let counted = |sets: &[PodSet]| sets.iter().map(PodSet::count).collect::<Vec<_>>();
+            let recorded = &found.status.component_status[0];
+            let want = if stays { counts } else { ours };
+            assert_eq!(counted(&recorded.pod_sets), want, "{case}");
+            assert_eq!(counted(&found.components[0].pod_sets), ours, "{case}");
+            assert_eq!(found.flaws.is_empty(), stays, "{case}");
+            assert_eq!(recorded.uid.as_deref(), uid, "{case}");
+        }
+    }
+}
+
+#[test]
 fn a_component_with_a_generated_name_is_what_the_record_says() {
     let template = json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"generateName": "made-", "labels": {"a": "b"}},

@@ -64,6 +64,17 @@ impl Error {
         }
     }
 
+    /// The authorizer of the API server denies the read: one that has just started may allow it a moment later.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(it) if client::is_denied_by_authorizer(it))
+            }
+            Self::NoKind(_) | Self::NotNamespaced(_) => false,
+        }
+    }
+
     /// What the API server said, where it rejects the read however often it is made.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -469,6 +469,14 @@ async fn an_annotation_that_becomes_invalid_is_told_once() {
     ] {
         assert_eq!(look(&mut memory, running.clone(), limit), told, "{what}");
     }
+    let meta = ObjectMeta { resource_version: Some("7".to_owned()), ..ObjectMeta::default() };
+    let unreadable = CachedAppWrapper::unreadable(meta, String::new());
+    for told in [1, 0] {
+        report::unreadable(&context, &mut memory, &unreadable, "no name");
+        assert_eq!(std::iter::from_fn(|| context.events.take()).count(), told);
+    }
+    let again = look(&mut memory, running.clone(), "y");
+    assert_eq!(again, 0, "it was told before the object could not be parsed");
     for (status, told, what) in [
         (json!({}), 1, "a new one"),
         (json!({"phase": "Running"}), 1, "one of another controller"),

@@ -26,34 +26,45 @@ use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
 use crate::plan::FreshRead;
 use crate::reconcile::{Context, failed, growth, workload};
+use crate::snapshot::PodPhase;
 use crate::snapshot::workload::Workload;
 
 /// A context whose API server answers a method and a path so.
-fn answering(answer: impl Fn(&str, &str) -> (u16, Value) + Send + Sync + 'static) -> Context {
+pub(super) fn answering(
+    answer: impl Fn(&str, &str) -> (u16, Value) + Send + Sync + 'static,
+) -> Context {
+    answering_by(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)), answer)
+}
+
+/// The same, by this clock.
+pub(super) fn answering_by(
+    clock: Arc<ManualClock>,
+    answer: impl Fn(&str, &str) -> (u16, Value) + Send + Sync + 'static,
+) -> Context {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (code, body) = answer(request.method().as_str(), request.uri().path());
         let body = Body::from(body.to_string().into_bytes());
         std::future::ready(Response::builder().status(code).body(body))
     });
-    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
     Context::new(Client::new(service, "default"), clock, Config::default(), |_| ())
 }
 
-fn failure(code: u16, message: &str) -> (u16, Value) {
+pub(super) fn failure(code: u16, message: &str) -> (u16, Value) {
     (code, json!({"status": "Failure", "code": code, "message": message}))
 }
 
-fn kind(api_version: &str, kind: &str, plural: &str) -> (u16, Value) {
+pub(super) fn kind(api_version: &str, kind: &str, plural: &str) -> (u16, Value) {
     let resource = json!({"name": plural, "kind": kind, "namespaced": true,
         "singularName": plural, "verbs": ["get", "list", "patch"]});
     (200, json!({"groupVersion": api_version, "resources": [resource]}))
 }
 
-const BY_AUTHORIZER: &str = "workloads \"w\" is forbidden: User \"c\" cannot patch resource";
-const BY_WEBHOOK: &str = "admission webhook \"w\" denied the request: it is forbidden";
+pub(super) const BY_AUTHORIZER: &str =
+    "workloads \"w\" is forbidden: User \"c\" cannot patch resource";
+pub(super) const BY_WEBHOOK: &str = "admission webhook \"w\" denied the request: it is forbidden";
 
 /// A context whose API server answers each PATCH with this code and this message; 200 is no failure.
-fn patching(code: &Arc<AtomicU16>, message: &'static str) -> Context {
+pub(super) fn patching(code: &Arc<AtomicU16>, message: &'static str) -> Context {
     let code = code.clone();
     answering(move |method, path| match (method, path, code.load(Ordering::Relaxed)) {
         ("GET", "/apis/kueue.x-k8s.io/v1beta2", _) => {
@@ -186,6 +197,39 @@ fn known_pod(memory: &mut ReconcileState, labels: &Value) -> Value {
         "status": {"phase": "Running"}})
 }
 
+/// A context whose API server has the pod `p`, and lists none.
+fn having(pod: Value) -> Context {
+    answering(move |_, path| match path {
+        "/api/v1/namespaces/ns/pods/p" => (200, pod.clone()),
+        "/api/v1/namespaces/ns/pods" => {
+            (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}))
+        }
+        _ => failure(404, "no"),
+    })
+}
+
+#[tokio::test]
+async fn a_relabelled_pod_that_cannot_be_read_is_not_gone() {
+    let far = json!([{"subresource": "status", "time": "9999-12-31T23:59:59Z"}]);
+    for (field, value, want) in [
+        ("managedFields", far, PodPhase::Running),
+        ("labels", json!(null), PodPhase::Unknown), // its UID is not read either
+    ] {
+        let mut memory = ReconcileState::default();
+        let mut pod = known_pod(&mut memory, &json!({}));
+        pod["metadata"][field] = value;
+        let context = having(pod);
+        let (wrapper, attach) = (wrapper(Phase::Suspending, true, false), Attach::default());
+        for second in [0, 60] {
+            memory.tick(Duration::from_secs(second));
+            let ask = FreshRead::Nothing;
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+            let pods: Vec<_> = seen.pods.iter().map(|pod| (pod.uid.as_str(), pod.phase)).collect();
+            assert_eq!(pods, [("uid-p", want)], "{field}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_relabelled_pod_is_read_each_minute_where_quota_waits_for_it() {
     for (phase, ask, again) in [
@@ -195,14 +239,7 @@ async fn a_relabelled_pod_is_read_each_minute_where_quota_waits_for_it() {
         (Phase::Running, FreshRead::Pods, 60),
     ] {
         let mut memory = ReconcileState::default();
-        let pod = known_pod(&mut memory, &json!({}));
-        let context = answering(move |_, path| match path {
-            "/api/v1/namespaces/ns/pods/p" => (200, pod.clone()),
-            "/api/v1/namespaces/ns/pods" => {
-                (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}))
-            }
-            _ => failure(404, "no"),
-        });
+        let context = having(known_pod(&mut memory, &json!({})));
         let (wrapper, attach) = (wrapper(phase, false, false), Attach::default());
         for second in [0, 10, 30, 70] {
             memory.tick(Duration::from_secs(second));

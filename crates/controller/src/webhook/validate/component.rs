@@ -70,12 +70,17 @@ impl<'a> Around<'a> {
         let given = |value: &'a Value| value.as_str().filter(|text| !text.is_empty());
         Self {
             namespace: given(&metadata["namespace"]),
-            queue: given(&metadata["labels"][keys::QUEUE_NAME])
-                .or(config.admission.default_queue_name.as_deref()),
+            queue: queue_of(metadata, config),
             config,
             failure_grace: limits.failure_grace,
         }
     }
+}
+
+/// The queue that an AppWrapper names, or gets by default.
+pub(super) fn queue_of<'a>(metadata: &'a Value, config: &'a Config) -> Option<&'a str> {
+    let named = metadata["labels"][keys::QUEUE_NAME].as_str().filter(|name| !name.is_empty());
+    named.or(config.admission.default_queue_name.as_deref())
 }
 
 /// Checks every component of a `spec`; none where there are more than can be asked.
@@ -119,7 +124,7 @@ fn check(
 ) -> Judged {
     let object = &raw["template"];
     let field = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
-    template::check(object, &format!("{path}.template"), around, report);
+    template::check(object, &format!("{path}.template"), around, occasion, report);
     if occasion != Occasion::Stored {
         ray::check(object, &format!("{path}.template"), report);
         kubeflow::check(object, &format!("{path}.template"), report);

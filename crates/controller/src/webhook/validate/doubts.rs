@@ -31,6 +31,9 @@ const MANAGERS: [(&str, &[&str], &str); 5] = [
     ("trainer.kubeflow.org", &["spec", "managedBy"], "trainer.kubeflow.org/trainjob-controller"),
 ];
 
+/// The controller that creates the pods of an `MPIJob` of `kubeflow.org/v2beta1`.
+const MPI_OPERATOR: &str = "kubeflow.org/mpi-operator";
+
 /// Seconds from the failure of a pod to its retry by the Job: before the first retry, the second, and so on. The last
 /// is the longest.
 const RETRY_PAUSES: [u64; 7] = [10, 20, 40, 80, 160, 320, 600];
@@ -38,12 +41,22 @@ const RETRY_PAUSES: [u64; 7] = [10, 20, 40, 80, 160, 320, 600];
 /// Kinds of Kubernetes that have pods, but are no kinds of ours.
 const WITH_PODS: [(&str, &str); 2] = [("v1", "ReplicationController"), ("apps/v1", "ReplicaSet")];
 
-/// Kinds of Kubernetes with pods whose number no pod set can say, and why.
-const UNSTEADY: [(&str, &str, &str); 2] = [
+/// Kinds with pods whose number no pod set can say, and why.
+const UNSTEADY: [(&str, &str, &str); 4] = [
     (
         "batch/v1",
         "CronJob",
         "has no fixed number of pods: they come and go with its schedule; wrap a Job instead",
+    ),
+    (
+        "batch.volcano.sh/v1alpha1",
+        "CronJob",
+        "has no fixed number of pods: they come and go with its schedule; wrap a Job instead",
+    ),
+    (
+        "ray.io/v1",
+        "RayCronJob",
+        "has no fixed number of pods: they come and go with its schedule; wrap a RayJob instead",
     ),
     (
         "apps/v1",
@@ -70,6 +83,10 @@ pub(super) fn check(object: &Value, path: &str, grace: Period, report: &mut Find
             managed(field, at(object, fields), usual, report);
         }
         jobs(kind, object, path, grace, report);
+    }
+    if Kind::is_object_of_mpi_operator(object) {
+        let given = &object["spec"]["runPolicy"]["managedBy"];
+        managed(format!("{path}.spec.runPolicy.managedBy"), given, MPI_OPERATOR, report);
     }
 }
 
@@ -189,7 +206,8 @@ fn job(spec: &Value, path: &str, grace: Period, report: &mut Findings) {
     }
 }
 
-/// A `RayJob` whose cluster stays: it makes its pods again where they are deleted. Or one that deletes itself.
+/// A `RayJob` whose cluster stays, or stays for a while: it makes its pods again where they are deleted. Or one that deletes
+/// itself.
 fn runs_on(object: &Value, path: &str, report: &mut Findings) {
     if object["kind"] != "RayJob" {
         return;
@@ -202,12 +220,27 @@ fn runs_on(object: &Value, path: &str, report: &mut Findings) {
         report.doubtful(field, Some("false"), message);
     }
     let (strategy, field) = (&spec["deletionStrategy"], format!("{path}.spec.deletionStrategy"));
+    let lifetime = &spec["ttlSecondsAfterFinished"];
+    if keeps_cluster_for_lifetime(spec) {
+        let instead = if strategy.is_null() { "" } else { "use DeleteCluster, and " };
+        let message = format!(
+            "the cluster runs on for so many seconds after the job, and the AppWrapper does not end before: \
+             {instead}leave it out"
+        );
+        let field = format!("{path}.spec.ttlSecondsAfterFinished");
+        report.doubtful(field, Some(&text(lifetime)), message);
+    }
+    if delays_deletion(strategy) {
+        let message = "the cluster runs on for ttlSeconds after the job has succeeded, and the AppWrapper does not end \
+                       before: use DeleteCluster without ttlSeconds";
+        report.doubtful(field.clone(), None, message);
+    }
     if keeps_cluster(strategy) {
         let message = "the cluster runs on after the job has succeeded, and the AppWrapper does not end: use \
                        DeleteCluster, or leave it out";
         report.doubtful(field.clone(), None, message);
     }
-    if deletes_itself(strategy, &spec["ttlSecondsAfterFinished"]) {
+    if deletes_itself(strategy, lifetime) {
         let message = format!(
             "if the controller does not see how the RayJob ends before the RayJob deletes itself, the RayJob is \
              missing and runs again: use DeleteCluster, or give at least {LIFETIME_MIN} seconds"
@@ -223,14 +256,48 @@ fn deletion_rules(strategy: &Value) -> impl Iterator<Item = &Value> {
 
 /// Whether a `deletionStrategy` leaves pods of a job that has succeeded.
 fn keeps_cluster(strategy: &Value) -> bool {
-    let deletes = |rule: &Value| {
-        matches!(rule["policy"].as_str(), Some("DeleteCluster" | "DeleteSelf"))
-            && rule["condition"]["jobStatus"] == "SUCCEEDED"
-    };
     let mut rules = deletion_rules(strategy).peekable();
     let of_success = strategy["onSuccess"]["policy"].as_str();
     matches!(of_success, Some("DeleteNone" | "DeleteWorkers"))
-        || rules.peek().is_some() && !rules.any(deletes)
+        || rules.peek().is_some() && !rules.any(deletes_cluster)
+}
+
+/// Whether a rule deletes the cluster of a job that has succeeded.
+fn deletes_cluster(rule: &Value) -> bool {
+    matches!(rule["policy"].as_str(), Some("DeleteCluster" | "DeleteSelf"))
+        && rule["condition"]["jobStatus"] == "SUCCEEDED"
+}
+
+/// Whether the cluster of a `RayJob` stays after the success of its job because of `ttlSecondsAfterFinished`.
+fn keeps_cluster_for_lifetime(spec: &Value) -> bool {
+    let (strategy, lifetime) = (&spec["deletionStrategy"], &spec["ttlSecondsAfterFinished"]);
+    if strategy.is_null() {
+        spec["shutdownAfterJobFinishes"] != Value::Bool(false) && is_late("DeleteCluster", lifetime)
+    } else {
+        let policy = strategy["onSuccess"]["policy"].as_str();
+        policy.is_some_and(|policy| is_late(policy, lifetime))
+    }
+}
+
+/// Whether every rule that deletes the cluster of a job that has succeeded does so only after a while.
+fn delays_deletion(strategy: &Value) -> bool {
+    let mut rules = deletion_rules(strategy).filter(|rule| deletes_cluster(rule)).peekable();
+    let is_delayed = |rule: &Value| {
+        let policy = rule["policy"].as_str().unwrap_or_default();
+        is_late(policy, &rule["condition"]["ttlSeconds"])
+    };
+    rules.peek().is_some() && rules.all(is_delayed)
+}
+
+/// Whether a policy deletes the cluster so many seconds after the end of the job, although it could do so earlier. A `RayJob`
+/// must not delete itself at once.
+fn is_late(policy: &str, seconds: &Value) -> bool {
+    let seconds = seconds.as_u64().unwrap_or(0);
+    match policy {
+        "DeleteCluster" => seconds > 0,
+        "DeleteSelf" => seconds > LIFETIME_MIN,
+        _ => false,
+    }
 }
 
 /// Whether a `deletionStrategy` deletes the `RayJob` soon after its end.

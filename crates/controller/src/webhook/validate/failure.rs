@@ -52,7 +52,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
     patterns(&rules, report);
     budget::check(policy, "spec.failurePolicy", report);
     if config.retry_policy.global_max_retries == 0 && !rules.is_empty() {
-        let message = "has no effect: the configuration disables restarts of any kind";
+        let message = "has no effect: retryPolicy.globalMaxRetries is 0";
         report.doubtful("spec.failurePolicy", None, message);
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::component::queue_of;
 use super::finding::Findings;
 use crate::api::{OnNoFit, keys};
 use crate::config::Config;
@@ -16,12 +17,12 @@ pub(super) fn check(given: &Value, metadata: &Value, config: &Config, report: &m
         let after = on_no_fit.after.as_deref().unwrap_or_default();
         return report.invalid(format!("{FIELD}.after"), after, error.expected());
     }
-    if !metadata["labels"][keys::QUEUE_NAME].is_string() {
+    if queue_of(metadata, config).is_none() {
         let message = format!("has no effect: the AppWrapper has no label {}", keys::QUEUE_NAME);
         report.doubtful(FIELD, None, message);
     }
     if config.retry_policy.global_max_retries == 0 {
-        let message = "has no effect: the configuration disables restarts of any kind";
+        let message = "has no effect: retryPolicy.globalMaxRetries is 0";
         report.doubtful(FIELD, None, message);
     }
 }
@@ -37,9 +38,11 @@ mod tests {
         let queued = json!({"labels": {keys::QUEUE_NAME: "gpu"}});
         let unlimited = Config::default();
         let none = Config::parse("retryPolicy: {globalMaxRetries: 0}").unwrap();
+        let by_default = Config::parse("admission: {defaultQueueName: gpu}").unwrap();
         for (given, metadata, config, want) in [
             (json!(null), &json!({}), &none, vec![]),
             (json!({"action": "Hold"}), &queued, &unlimited, vec![]),
+            (json!({"action": "Hold"}), &json!({}), &by_default, vec![]),
             (json!({"action": "Requeue", "after": "10s"}), &queued, &unlimited, vec![]),
             (
                 json!({"action": "Hold"}),

@@ -9,7 +9,7 @@ use super::finding::{Findings, text};
 use super::{Occasion, pod_spec, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::config::AllowedKind;
-use crate::kinds::{self, Uncounted};
+use crate::kinds::{self, Kind, Uncounted};
 use crate::price::{
     CONTAINERS_MAX, NODE_REQUIREMENTS_MAX, NODE_TERMS_MAX, TOLERATIONS_MAX, pending_bytes,
 };
@@ -44,7 +44,13 @@ pub(super) fn group(api_version: &str) -> &str {
 }
 
 /// Checks a template, pods apart.
-pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
+pub(super) fn check(
+    object: &Value,
+    path: &str,
+    around: &Around<'_>,
+    occasion: Occasion,
+    report: &mut Findings,
+) {
     if !object.is_object() {
         return;
     }
@@ -70,7 +76,7 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
     namespace(&metadata["namespace"], &format!("{path}.namespace"), around, report);
     labels(metadata, &path, report);
     misplaced(metadata, &path, report);
-    queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, report);
+    queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, occasion, report);
 }
 
 /// What is known of the pod templates of a component.
@@ -146,20 +152,24 @@ pub(super) fn check_pods(
 }
 
 /// The `restartPolicy` of the pods of a pod set. That of a Kubeflow replica replaces that of its template, also where it is
-/// the default one; a JobSet has a default of its own.
+/// the default one; a JobSet has a default of its own, and so has the one that a TrainJob makes.
 fn restart_policy<'a>(object: &'a Value, path: &str, spec: &'a Value) -> Option<&'a str> {
     let replica = path.strip_suffix(".template").filter(|path| path.contains("ReplicaSpecs."));
     if let Some(replica) = replica.and_then(|path| path.strip_prefix("template.")) {
         let pointer = format!("/{}/restartPolicy", replica.replace('.', "/"));
         let given = object.pointer(&pointer).and_then(Value::as_str);
-        let usual = match object["kind"].as_str() {
-            Some("PyTorchJob" | "PaddleJob") => "OnFailure",
+        let usual = match object["kind"].as_str().unwrap_or_default() {
+            "PyTorchJob" | "PaddleJob" => "OnFailure",
+            _ if replica.ends_with(".Launcher") && Kind::is_object_of_mpi_operator(object) => {
+                "OnFailure"
+            }
             _ => "Never",
         };
         return given.filter(|policy| !policy.is_empty()).or(Some(usual));
     }
     let given = spec.get("restartPolicy").and_then(Value::as_str);
-    given.or_else(|| (object["kind"] == "JobSet").then_some("OnFailure"))
+    let of_job_set = matches!(object["kind"].as_str(), Some("JobSet" | "TrainJob"));
+    given.or_else(|| of_job_set.then_some("OnFailure"))
 }
 
 /// What Kueue does not count needs no quota, and would take that of others.
@@ -377,12 +387,23 @@ fn misplaced(metadata: &Value, path: &str, report: &mut Findings) {
     }
 }
 
-/// A queue of its own would have the component admitted a second time.
-fn queue(value: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
+/// A queue of its own would have the component admitted a second time. One that was the AppWrapper's before it was moved to
+/// another queue cannot be changed any more; whoever creates the component writes the new one.
+fn queue(
+    value: &Value,
+    path: &str,
+    around: &Around<'_>,
+    occasion: Occasion,
+    report: &mut Findings,
+) {
     let Some(given) = value.as_str().filter(|given| !given.is_empty()) else { return };
     let field = format!("{path}.labels[{}]", keys::QUEUE_NAME);
     match around.queue {
         Some(own) if own == given => {}
+        Some(own) if occasion == Occasion::Stored => {
+            let message = format!("has no effect: the component is created with the queue {own:?}");
+            report.doubtful(field, Some(given), message);
+        }
         Some(own) => {
             let message = format!("must be the AppWrapper's own queue {own:?} or left out");
             report.invalid(field, given, message);

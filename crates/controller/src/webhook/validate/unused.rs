@@ -6,6 +6,7 @@ use super::component::Judged;
 use super::finding::Findings;
 use super::target::{Aimed, Targets};
 use crate::api::{FailurePolicyRule, keys};
+use crate::kinds::Kind;
 use crate::snapshot::End;
 use crate::tuning::Limits;
 
@@ -50,6 +51,10 @@ pub(super) fn failure_rule(
 
 /// Whether objects of the kind of a component can fail for a reason of `onJobFailureReasons`.
 fn gives(component: &Judged, reason: &str) -> bool {
+    // of the Job of its launcher
+    if Kind::is_of_mpi_operator(&component.api_version, &component.kind) {
+        return matches!(reason, "BackoffLimitExceeded" | "DeadlineExceeded");
+    }
     match (component.known.api_version, component.known.kind) {
         ("batch/v1", "Job") | ("jobset.x-k8s.io/v1alpha2", "JobSet") => true,
         // their own deadline has the same name

@@ -85,8 +85,9 @@ fn what_a_template_probably_does_not_mean_is_doubtful() {
     };
     let start = format!("warning: {template}.spec.shutdownAfterJobFinishes: ");
     only("ray", &judged(&ray(json!(false))), &start, "the AppWrapper does not end");
+    let start = format!("warning: {template}.spec.ttlSecondsAfterFinished: \"5\": ");
     for stays in [json!(true), json!(null)] {
-        assert_eq!(judged(&ray(stays)), Vec::<String>::new());
+        only("ray", &judged(&ray(stays)), &start, "the cluster runs on for so many seconds");
     }
     let paused = |kind: &str| {
         let spec = json!({"paused": true, "template": job("a")["spec"]["template"]});
@@ -168,6 +169,44 @@ fn what_a_ray_job_deletes_at_its_end_is_its_cluster() {
     }
 }
 
+#[test]
+fn a_ray_job_whose_cluster_stays_for_a_while_is_doubtful() {
+    let legacy = |policy: &str| json!({"onSuccess": {"policy": policy}, "onFailure": {"policy": "DeleteCluster"}});
+    let rule = |policy: &str, status: &str, seconds: i64| {
+        let condition = json!({"jobStatus": status, "ttlSeconds": seconds});
+        json!({"policy": policy, "condition": condition})
+    };
+    let rules = |all: &[Value]| json!({ "deletionRules": all });
+    let of_success = |policy: &str, seconds: i64| rule(policy, "SUCCEEDED", seconds);
+    let (lifetime, strategy) = ("ttlSecondsAfterFinished: \"61\"", "deletionStrategy");
+    let without = "use DeleteCluster without ttlSeconds";
+    for (given_strategy, seconds, want) in [
+        (json!(null), 0, None),
+        (json!(null), 61, Some((lifetime, "before: leave it out"))),
+        (legacy("DeleteCluster"), 0, None),
+        (legacy("DeleteCluster"), 61, Some((lifetime, "use DeleteCluster, and leave it out"))),
+        (legacy("DeleteSelf"), 61, Some((lifetime, "use DeleteCluster, and leave it out"))),
+        (legacy("DeleteSelf"), 60, None),
+        (rules(&[of_success("DeleteCluster", 1)]), 0, Some((strategy, without))),
+        (rules(&[of_success("DeleteSelf", 61)]), 0, Some((strategy, without))),
+        (rules(&[of_success("DeleteCluster", 0), of_success("DeleteSelf", 86_400)]), 0, None),
+        (rules(&[of_success("DeleteCluster", 0), rule("DeleteCluster", "FAILED", 9)]), 0, None),
+    ] {
+        let head = json!({"headGroupSpec": {"template": job("a")["spec"]["template"]}});
+        let ray = json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "a"},
+            "spec": {"rayClusterSpec": head, "deletionStrategy": given_strategy,
+                "ttlSecondsAfterFinished": seconds}});
+        let said = judged(&given(&[ray]));
+        match want {
+            None => assert_eq!(said, Vec::<String>::new(), "{given_strategy} {seconds}"),
+            Some((field, fragment)) => {
+                let start = format!("warning: spec.components[0].template.spec.{field}: ");
+                only("ray", &said, &start, fragment);
+            }
+        }
+    }
+}
+
 /// API version and kind, a spec with a controller, the field that names it, and the usual one.
 type Managed = (&'static str, &'static str, fn(&str) -> Value, &'static str, &'static str);
 
@@ -184,7 +223,7 @@ fn pods_that_another_controller_has_to_create_are_doubtful() {
     }
     let (job_set, job_controller) = ("jobset.x-k8s.io/v1alpha2", "kubernetes.io/job-controller");
     let trainer = "trainer.kubeflow.org/trainjob-controller";
-    let rows: [Managed; 7] = [
+    let rows: [Managed; 8] = [
         ("batch/v1", "Job", by, "managedBy", job_controller),
         (job_set, "JobSet", by, "managedBy", "jobset.sigs.k8s.io/jobset-controller"),
         (job_set, "JobSet", of_job, "replicatedJobs[0].template.spec.managedBy", job_controller),
@@ -194,6 +233,13 @@ fn pods_that_another_controller_has_to_create_are_doubtful() {
             of_policy,
             "runPolicy.managedBy",
             "kubeflow.org/training-operator",
+        ),
+        (
+            "kubeflow.org/v2beta1",
+            "MPIJob",
+            of_policy,
+            "runPolicy.managedBy",
+            "kubeflow.org/mpi-operator",
         ),
         ("ray.io/v1", "RayCluster", by, "managedBy", "ray.io/kuberay-operator"),
         ("ray.io/v1", "RayJob", by, "managedBy", "ray.io/kuberay-operator"),
@@ -795,6 +841,16 @@ fn a_component_without_pods_is_named_with_its_kind() {
             vec![of("batch/v1", "CronJob")],
             "components[0] CronJob/j has no fixed number of pods: they come and go with its \
              schedule; wrap a Job instead",
+        ),
+        (
+            vec![of("batch.volcano.sh/v1alpha1", "CronJob")],
+            "components[0] CronJob/j has no fixed number of pods: they come and go with its \
+             schedule; wrap a Job instead",
+        ),
+        (
+            vec![of("ray.io/v1", "RayCronJob")],
+            "components[0] RayCronJob/j has no fixed number of pods: they come and go with its \
+             schedule; wrap a RayJob instead",
         ),
         (
             vec![of("apps/v1", "ReplicaSet")],

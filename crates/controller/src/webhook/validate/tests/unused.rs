@@ -99,8 +99,10 @@ fn exit_codes_of_pods_with_the_restart_policy_of_their_kind() {
             "spec": {specs: {"Worker": {"template": pod(json!(policy))}}},
         })
     };
+    let jobs =
+        |policy: Value| json!([{"name": "w", "template": {"spec": {"template": pod(policy)}}}]);
     let job_set = |policy: Value| {
-        let jobs = json!([{"name": "w", "template": {"spec": {"template": pod(policy)}}}]);
+        let jobs = jobs(policy);
         json!({
             "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "t"},
             "spec": {"replicatedJobs": jobs},
@@ -116,6 +118,45 @@ fn exit_codes_of_pods_with_the_restart_policy_of_their_kind() {
         (job_set(json!("Never")), false),
     ] {
         let said = of(std::slice::from_ref(&template), codes(json!([])));
+        assert_eq!(said.len(), usize::from(warns), "{template}: {said:?}");
+        assert!(said.iter().all(|each| each.contains("restartPolicy OnFailure")), "{said:?}");
+    }
+    // what the webhook has recorded of a runtime
+    let train_job = |policy: Value| {
+        let patch = json!({"manager": "workload.codeflare.dev/appwrapper",
+            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs(policy)}}}});
+        json!({
+            "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "t"},
+            "spec": {"runtimeRef": {"name": "r"}, "runtimePatches": [patch]},
+        })
+    };
+    let path = "template.spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0]\
+                .template.spec.template";
+    let mpi_job = |policy: Value| {
+        json!({
+            "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "t"},
+            "spec": {"mpiReplicaSpecs": {
+                "Launcher": {"restartPolicy": policy, "template": pod(json!(null))},
+                "Worker": {"replicas": 2, "template": pod(json!(null))},
+            }},
+        })
+    };
+    let set = |replica: &str, count: i32| {
+        let path = format!("template.spec.mpiReplicaSpecs.{replica}.template");
+        json!({"path": path, "replicas": count})
+    };
+    let sets = json!([set("Launcher", 1), set("Worker", 2)]);
+    for (template, sets, warns) in [
+        (train_job(json!(null)), json!([{ "path": path }]), true),
+        (train_job(json!("Never")), json!([{ "path": path }]), false),
+        (mpi_job(json!(null)), sets.clone(), true),
+        (mpi_job(json!("Never")), sets, false),
+    ] {
+        let mut aw = given(std::slice::from_ref(&template));
+        aw["spec"]["components"][0]["podSets"] = sets;
+        aw["spec"]["podFailurePolicy"] = codes(json!([]))["podFailurePolicy"].clone();
+        let mut said = judged(&aw);
+        said.retain(|line| line.contains("onExitCodes"));
         assert_eq!(said.len(), usize::from(warns), "{template}: {said:?}");
         assert!(said.iter().all(|each| each.contains("restartPolicy OnFailure")), "{said:?}");
     }
@@ -167,6 +208,21 @@ fn reasons_of_jobs_are_given_by_jobs() {
     let of_pod = |reason| of(std::slice::from_ref(&pod), reasons(json!([]), reason));
     assert_eq!(of_pod("DeadlineExceeded"), Vec::<String>::new());
     only("Pod", &of_pod("BackoffLimitExceeded"), start, "Pod/p");
+    // the Job of its launcher
+    let pod = json!({"spec": {"containers": [{"name": "main"}]}});
+    let mpi = json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "m"},
+        "spec": {"mpiReplicaSpecs": {"Launcher": {"template": pod}}}});
+    let of_mpi = |reason| {
+        let mut aw = given(std::slice::from_ref(&mpi));
+        let path = "template.spec.mpiReplicaSpecs.Launcher.template";
+        aw["spec"]["components"][0]["podSets"] = json!([{ "path": path }]);
+        aw["spec"]["failurePolicy"] = reasons(json!([]), reason)["failurePolicy"].clone();
+        judged(&aw)
+    };
+    for reason in ["BackoffLimitExceeded", "DeadlineExceeded"] {
+        assert_eq!(of_mpi(reason), Vec::<String>::new(), "{reason}");
+    }
+    only("MPIJob", &of_mpi("FailedIndexes"), start, "MPIJob/m");
 }
 
 #[test]

@@ -140,6 +140,39 @@ fn policies_change_while_suspended() {
     only("74", &said, "error: spec.executionPolicy: must not be changed", "");
 }
 
+/// The definition lets the Go controller remove them.
+#[test]
+fn a_policy_is_not_removed_while_it_is_in_use() {
+    let mut old = full();
+    old["spec"]["progress"] = json!({"stallAfter": "10m"});
+    old["spec"]["onNoFit"] = json!({"action": "Hold"});
+    let asleep = with(&old, "/spec/suspend", json!(true));
+    for field in ["failurePolicy", "podFailurePolicy", "progress", "onNoFit", "executionPolicy"] {
+        let removed = |old: &Value| {
+            let mut new = old.clone();
+            new["spec"].as_object_mut().unwrap().remove(field);
+            say(update(old, &new, USER, &Config::default()))
+        };
+        let start = format!("error: spec.{field}: ");
+        only("74", &removed(&old), &start, "must not be changed");
+        let said = removed(&asleep);
+        if field == "executionPolicy" {
+            only("74", &said, &start, "must not be changed");
+        } else {
+            assert_eq!(said, Vec::<String>::new(), "{field}");
+        }
+    }
+}
+
+#[test]
+fn an_appwrapper_whose_template_names_its_queue_can_be_moved() {
+    let mut old = with(&running(), "/spec/suspend", json!(true));
+    old["spec"]["components"][0]["template"]["metadata"]["labels"] = json!({QUEUE: "main"});
+    let said = changed(&old, "/metadata/labels/kueue.x-k8s.io~1queue-name", json!("other"), USER);
+    let start = format!("warning: spec.components[0].template.metadata.labels[{QUEUE}]: ");
+    only("55", &said, &start, "has no effect");
+}
+
 #[test]
 fn what_means_the_same_is_no_change() {
     let old = with(&running(), "/spec/failurePolicy", json!({"rules": []}));

@@ -1,0 +1,308 @@
+//! Calls that are refused, or not answered: what is told, and what counts as done.
+
+use std::sync::atomic::AtomicU16;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::Layer;
+
+use super::calls::wrapper;
+use super::passing::{BY_AUTHORIZER, BY_WEBHOOK, answering, answering_by, failure, kind, patching};
+use super::{PAST, Play};
+use crate::act::wrapper::remove_finalizer;
+use crate::api::{AppWrapperStatus, Phase, keys};
+use crate::clock::ManualClock;
+use crate::config::Config;
+use crate::decide::Decision;
+use crate::election::{LeaderWrites, Leadership, Times};
+use crate::observe::cache::KindKey;
+use crate::observe::cached_appwrapper::{Before, CachedAppWrapper};
+use crate::observe::live;
+use crate::observe::memory::ReconcileState;
+use crate::observe::raw_object::RawObject;
+use crate::plan::{Action, Target};
+use crate::reconcile::carry_out::{Carried, carry_out};
+use crate::reconcile::written::{Written, write};
+use crate::reconcile::{Context, Error, Next, failed, reconcile};
+use crate::snapshot::Snapshot;
+
+const LACKING: &str = "Internal error occurred: failed calling webhook \"w\": service not found";
+
+/// The reasons of the events that wait to be sent.
+fn reasons(context: &Context) -> Vec<&'static str> {
+    std::iter::from_fn(|| context.events.take()).map(|event| event.reason).collect()
+}
+
+fn stored(object: &Value) -> CachedAppWrapper {
+    let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+    CachedAppWrapper::read(seen, &Before::default()).0
+}
+
+fn carrying_out(action: Action) -> Decision {
+    Decision { actions: vec![action], ..Decision::default() }
+}
+
+#[tokio::test]
+async fn a_refused_call_is_told_once_and_a_denial_when_it_has_lasted() {
+    let stored = stored(&Play::of(&json!({"phase": "Terminating"}), false, true).object);
+    let wrapper = wrapper(Phase::Terminating, false, true);
+    for (code, message, seconds, told) in [
+        (403, BY_WEBHOOK, vec![0, 1], 1),
+        (422, "metadata: Invalid value", vec![0], 1),
+        (403, BY_AUTHORIZER, vec![0, 29], 0),
+        (403, BY_AUTHORIZER, vec![0, 29, 30, 60], 1),
+        (503, "not now", vec![0, 60], 0),
+    ] {
+        for (reads, reason) in [(true, "ReadFailed"), (false, "WriteFailed")] {
+            let context = answering(move |_, _| failure(code, message));
+            let mut memory = ReconcileState::default();
+            for second in &seconds {
+                memory.tick(Duration::from_secs(*second));
+                let error: Error = if reads {
+                    live::appwrapper(&context.client, &wrapper.key()).await.unwrap_err().into()
+                } else {
+                    remove_finalizer(&context.client, &wrapper).await.unwrap_err().into()
+                };
+                failed(&context, &mut memory, &stored, error);
+            }
+            assert_eq!(reasons(&context), vec![reason; told], "{code} {message} {seconds:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_deletion_is_told_whatever_failed_before() {
+    for (tries, told) in [
+        (vec![(0, 503, "not now"), (1, 403, BY_WEBHOOK), (1, 403, BY_WEBHOOK)], 1),
+        (vec![(0, 500, LACKING), (1, 500, LACKING)], 1),
+        (vec![(0, 500, "not now"), (60, 500, "not now")], 0),
+        (vec![(0, 403, BY_AUTHORIZER), (29, 403, BY_AUTHORIZER)], 0),
+        (vec![(0, 403, BY_AUTHORIZER), (30, 403, BY_AUTHORIZER)], 1),
+        // an API server that starts again denies again for a moment
+        (vec![(0, 403, BY_AUTHORIZER), (20, 503, "not now"), (20, 403, BY_AUTHORIZER)], 0),
+    ] {
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let answer = Arc::new(Mutex::new((500, "")));
+        let answers = answer.clone();
+        let context = answering_by(clock.clone(), move |method, _| {
+            let (code, message) = *answers.lock().unwrap();
+            if method == "DELETE" {
+                failure(code, message)
+            } else {
+                kind("batch/v1", "Job", "jobs")
+            }
+        });
+        let wrapper = Arc::new(wrapper(Phase::Terminating, false, true));
+        let components = wrapper.components.clone();
+        let snapshot = Snapshot { components, ..wrapper.snapshot() };
+        let target = Target { component: 0, uid: "uid-a".to_owned() };
+        let decision = carrying_out(Action::Delete(target));
+        let mut memory = ReconcileState::default();
+        for (seconds, code, message) in &tries {
+            clock.advance(Duration::from_secs(*seconds));
+            *answer.lock().unwrap() = (*code, *message);
+            memory.tick(context.clock.elapsed());
+            memory.confirm(Some(&wrapper.version));
+            let done = carry_out(&context, &mut memory, &wrapper, &snapshot, &decision).await;
+            assert!(done.is_err(), "{tries:?}");
+            memory.denied_since = None; // as after a reconcile that has written the status
+        }
+        assert_eq!(reasons(&context), vec!["DeleteFailed"; told], "{tries:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_suspension_is_told_once() {
+    for (message, told) in [(BY_WEBHOOK, [1, 0, 0]), (BY_AUTHORIZER, [0, 1, 0])] {
+        let context = patching(&Arc::new(AtomicU16::new(403)), message);
+        let wrapper = Arc::new(wrapper(Phase::Running, false, false));
+        let (mut memory, snapshot) = (ReconcileState::default(), wrapper.snapshot());
+        let decision = carrying_out(Action::Suspend);
+        for (minute, told) in (0..).zip(told) {
+            memory.tick(Duration::from_mins(minute));
+            let done = carry_out(&context, &mut memory, &wrapper, &snapshot, &decision).await;
+            assert!(matches!(done, Ok(Carried::Later(_))), "{message}");
+            assert_eq!(reasons(&context), vec!["WriteFailed"; told], "{message}, {minute} min");
+        }
+    }
+}
+
+#[tokio::test]
+async fn kinds_that_are_not_listed_for_long_are_told_once() {
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let context = Arc::new(answering_by(clock.clone(), |_, _| failure(500, "not now")));
+    let stored = Arc::new(stored(&Play::of(&json!({"phase": "Running"}), false, false).object));
+    for (seconds, told) in [(0, 0), (89, 0), (1, 1), (5, 0), (60, 0)] {
+        clock.advance(Duration::from_secs(seconds));
+        let next = reconcile(stored.clone(), context.clone()).await.unwrap();
+        assert_eq!(next, Next::After(Duration::from_secs(5)));
+        assert_eq!(reasons(&context), vec!["ReadFailed"; told], "{seconds} s later");
+    }
+}
+
+/// A context whose API server answers a PATCH with this code, and anything else so.
+fn losing(code: u16, found: (u16, Value)) -> Context {
+    answering(move |method, _| match method {
+        "PATCH" => failure(code, "lost"),
+        _ => found.clone(),
+    })
+}
+
+/// A context of a replica that has lost the Lease: its writes are not sent, and anything else is answered so.
+fn fenced(found: &(u16, Value)) -> Context {
+    let (code, body) = found.clone();
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let body = Body::from(body.to_string().into_bytes());
+        std::future::ready(Response::builder().status(code).body(body))
+    });
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let fence = LeaderWrites::new(Leadership::new(clock.clone(), &Times::default()));
+    let client = Client::new(fence.layer(service), "default");
+    Context::new(client, clock, Config::default(), |_| ())
+}
+
+/// A context whose API server stores each status, but does not say so. Nothing else is there.
+fn storing(object: &Arc<Mutex<Value>>) -> Context {
+    let object = object.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let object = object.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let sent = body.collect_bytes().await?;
+            let (code, body) = match (parts.method.as_str(), parts.uri.path()) {
+                ("PATCH", _) => {
+                    let patch: Value = serde_json::from_slice(&sent).unwrap();
+                    let mut object = object.lock().unwrap();
+                    merge(&mut object["status"], &patch["status"]);
+                    let version = object["metadata"]["resourceVersion"].as_str().unwrap();
+                    let next = version.parse::<u64>().unwrap() + 1;
+                    object["metadata"]["resourceVersion"] = next.to_string().into();
+                    failure(504, "lost")
+                }
+                (_, "/apis/batch/v1") => kind("batch/v1", "Job", "jobs"),
+                (_, path) if path.ends_with("/appwrappers/aw") => {
+                    (200, object.lock().unwrap().clone())
+                }
+                (_, path) if path.ends_with("/jobs") || path.ends_with("/pods") => (
+                    200,
+                    json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}),
+                ),
+                _ => failure(404, "not found"),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, kube::Error>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    let clock = Arc::new(ManualClock::at(PAST.parse().unwrap()));
+    Context::new(Client::new(service, "default"), clock, Config::default(), |_| ())
+}
+
+/// Applies a merge patch of objects.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    for (field, value) in fields {
+        if !value.is_null() {
+            merge(&mut target[field], value);
+        } else if let Some(target) = target.as_object_mut() {
+            target.remove(field);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_is_found_stored_is_announced_once() {
+    let object = Play::of(&json!({"phase": "Suspending"}), true, false).object;
+    let object = Arc::new(Mutex::new(object));
+    let context = Arc::new(storing(&object));
+    let kind = KindKey { api_version: "batch/v1".to_owned(), kind: "Job".to_owned() };
+    context.cache.set_blind(&kind);
+    let mut told = vec![];
+    for _ in 0..5 {
+        let seen = Arc::new(stored(&object.lock().unwrap()));
+        // the second time, the watch still shows what was there before
+        for _ in 0..2 {
+            reconcile(seen.clone(), context.clone()).await.unwrap();
+        }
+        told.extend(reasons(&context));
+    }
+    assert_eq!(object.lock().unwrap()["status"]["phase"], "Suspended");
+    assert_eq!(told, ["Suspended"]);
+    let page = context.metrics.page();
+    let want = "appwrapper_phase_changes_total{from=\"Suspending\",to=\"Suspended\"} 1\n";
+    assert!(page.contains(want), "{page}");
+}
+
+#[tokio::test]
+async fn a_status_without_an_answer_is_written_where_it_is_stored() {
+    let wrapper = Arc::new(Play::of(&json!({"phase": "Running"}), false, false).wrapper());
+    let status = Play::of(&json!({"phase": "Resetting"}), false, false).wrapper().status;
+    let has = |version: &str, uid: &str, status: &AppWrapperStatus| {
+        let mut object = Play::of(&serde_json::to_value(status).unwrap(), false, false).object;
+        object["metadata"]["resourceVersion"] = version.into();
+        object["metadata"]["uid"] = uid.into();
+        (200, object)
+    };
+    for (code, found, want) in [
+        (504, has("2", "uid", &status), true),
+        (500, has("2", "uid", &status), true),
+        (504, has("2", "uid", &wrapper.status), false),
+        (504, has("1", "uid", &status), false),
+        (504, has("2", "other", &status), false),
+        (504, failure(503, "not now"), false),
+        (504, failure(404, "gone"), false),
+        (409, has("2", "uid", &status), false),
+    ] {
+        let shown = found.1.to_string();
+        let context = losing(code, found);
+        let decision = Decision { status: status.clone(), ..Decision::default() };
+        let mut memory = ReconcileState::default();
+        let is_stored = match write(&context, &mut memory, &wrapper, &wrapper, &decision).await {
+            Ok(written) => matches!(written, Written::Stored(None)) && memory.is_confirmed("2"),
+            Err(Error::Act(error)) => {
+                assert_eq!(error.code(), Some(code), "the first error is returned");
+                false
+            }
+            Err(Error::Observe(error)) => panic!("{error}"),
+        };
+        assert_eq!(is_stored, want, "{code}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_finalizer_is_looked_for_where_its_removal_is_not_answered() {
+    let wrapper = Arc::new(wrapper(Phase::Terminating, false, true));
+    let has = |uid: &str, finalizer: &str| {
+        let metadata = json!({"name": "aw", "namespace": "ns", "uid": uid, "resourceVersion": "2",
+            "finalizers": [finalizer]});
+        (200, json!({ "metadata": metadata }))
+    };
+    for (answer, found, is_removed) in [
+        (Some(504), failure(404, "gone"), true),
+        (Some(504), has("other", keys::FINALIZER), true),
+        (Some(504), has("uid", "a/b"), true),
+        (Some(504), has("uid", keys::FINALIZER), false),
+        (Some(504), failure(503, "not now"), false),
+        // it was not sent: another leader has removed it, and counts it
+        (None, failure(404, "gone"), false),
+    ] {
+        let shown = found.1.to_string();
+        let context = answer.map_or_else(|| fenced(&found), |code| losing(code, found.clone()));
+        let (mut memory, snapshot) = (ReconcileState::default(), wrapper.snapshot());
+        let decision = carrying_out(Action::RemoveFinalizer);
+        let done = carry_out(&context, &mut memory, &wrapper, &snapshot, &decision).await;
+        assert_eq!(done.is_ok(), is_removed, "{shown}");
+        let code = done.err().map(|error| match error {
+            Error::Act(error) => error.code(),
+            Error::Observe(error) => panic!("{error}"),
+        });
+        assert!(code.is_none_or(|code| code == answer), "the first error is returned: {code:?}");
+    }
+}
