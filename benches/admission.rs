@@ -157,7 +157,7 @@ fn serve(cluster: Cluster) -> Server {
             tell.send(address.port()).expect("it is waited for");
             let router = router(Arc::new(admission(cluster)));
             let stop = std::future::pending();
-            tls::serve(listener, router, current, Limits::default(), stop).await;
+            tls::serve(listener, router, current, None, Limits::default(), stop).await;
         });
     });
     Server { port: port.recv().expect("it listens"), authority }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::engine::{self, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
-use kube::api::{Api, ListParams};
+use kube::api::ListParams;
+use kube::core::{ObjectList, Request};
+use kube::{Client, Resource};
 
 use super::aw::split_kind;
 use super::place::{Place, appwrappers};
@@ -123,8 +125,7 @@ pub(super) fn names_in_the_cluster(typed: &OsStr) -> Vec<CompletionCandidate> {
     let searched = block_on(async {
         let work = async {
             let Place { client, namespace } = Place::of(&cluster, namespace.as_deref()).await?;
-            let api = Api::namespaced_with(client, &namespace, &appwrappers());
-            search(&api, typed, &mut found).await;
+            search(&client, &namespace, typed, &mut found).await;
             Ok::<_, Error>(())
         };
         tokio::time::timeout(WITHIN, work).await.unwrap_or(Ok(()))
@@ -135,10 +136,13 @@ pub(super) fn names_in_the_cluster(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Looks for names that begin with what is typed, page by page; an error ends it.
-async fn search(api: &Api<RawObject>, typed: &str, found: &mut Vec<String>) {
+async fn search(client: &Client, namespace: &str, typed: &str, found: &mut Vec<String>) {
+    let all = Request::new(RawObject::url_path(&appwrappers(), Some(namespace)));
     let mut params = ListParams::default().limit(PAGE);
-    while let Ok(page) = api.list_metadata(&params).await {
-        let names = page.items.into_iter().filter_map(|object| object.metadata.name);
+    while let Ok(request) = all.list_metadata(&params)
+        && let Ok(page) = client.request::<ObjectList<RawObject>>(request).await
+    {
+        let names = page.items.into_iter().filter_map(|object| object.meta.name);
         // nothing else may reach the shell
         found.extend(names.filter(|name| name.starts_with(typed) && names::is_subdomain(name)));
         found.truncate(NAMES_MAX);
@@ -188,7 +192,10 @@ mod tests {
             } else {
                 ((0..500).map(|n| format!("a-{n:03}")).collect(), "next")
             };
-            let item = |name: &String| serde_json::json!({"metadata": {"name": name}});
+            // whoever may change an AppWrapper may write any time of Go there
+            let far = serde_json::json!([{"time": "9999-12-31T23:59:59Z"}]);
+            let metadata = |name: &String| serde_json::json!({"name": name, "managedFields": far});
+            let item = |name: &String| serde_json::json!({"metadata": metadata(name)});
             let items: Vec<serde_json::Value> = names.iter().map(item).collect();
             let list = serde_json::json!({"apiVersion": "meta.k8s.io/v1",
                 "kind": "PartialObjectMetadataList", "metadata": {"continue": more}, "items": items});
@@ -196,10 +203,9 @@ mod tests {
             async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
         });
         let client = kube::Client::new(service, "ns");
-        let api = Api::namespaced_with(client, "ns", &appwrappers());
         for (typed, want) in [("zeb", 1), ("a-49", 10), ("", 500), ("x", 0)] {
             let mut found = vec![];
-            search(&api, typed, &mut found).await;
+            search(&client, "ns", typed, &mut found).await;
             assert_eq!(found.len(), want, "{typed}");
         }
     }

@@ -36,7 +36,7 @@ impl ControllerConfig {
     /// The configuration of a file, where one is named; else that of the cluster.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, or is invalid.
     pub(super) async fn of(file: Option<&Path>, client: &Client) -> Result<Self, Error> {
         match file {
             Some(_) => Ok(Self { config: configured(file)?, doubt: None }),

@@ -57,13 +57,14 @@ fn examples() -> String {
     group = ArgGroup::new("source").args(["name", "files"]).required(true),
 )]
 pub(super) struct Args {
-    /// Name of an AppWrapper in the cluster; use -f to read a bundle instead
+    /// Name of an AppWrapper in the cluster; use -f to read manifests or an export instead
     #[arg(value_name = "NAME", value_parser = name_not_file, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: Option<String>,
-    /// Bundle: file, directory, or - for standard input, with one AppWrapper and its related objects
+    /// Manifests or an export, with one AppWrapper and its related objects: file, directory with all
+    /// directories below, or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
-    /// Namespace of the AppWrapper in the cluster
+    /// Namespace of the AppWrapper in the cluster; defaults to the namespace of the kubeconfig
     #[arg(short, long, conflicts_with = "files", value_parser = object_name)]
     namespace: Option<String>,
     #[command(flatten)]
@@ -74,7 +75,7 @@ pub(super) struct Args {
     config: Option<PathBuf>,
     /// Replay the failures recorded in status.attempts with the current policies
     ///
-    /// For each attempt: the recorded decision, the decision by the policies of the bundle (or of the
+    /// For each attempt: the recorded decision, the decision by the policies of the files (or of the
     /// cluster), whether they differ, and the rule that applies.
     #[arg(long)]
     replay: bool,

@@ -1,11 +1,13 @@
 //! The ledger of an AppWrapper, in numbers and in words.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::explain::text::{ago, span};
+use super::term::Page;
 use crate::api::{Usage, UsageSeconds, UsageState};
 use crate::decide::usage::{seconds_at, total};
 use crate::observe::assemble::Wrapper;
@@ -105,6 +107,8 @@ pub(super) fn percent(part: i64, whole: i64) -> Option<i64> {
 pub(super) struct Resources {
     /// The names, and the titles of their columns.
     pub columns: Vec<(String, String)>,
+    /// How many others there are, for which there is no column.
+    left_out: usize,
 }
 
 impl Resources {
@@ -115,16 +119,27 @@ impl Resources {
 
     /// CPU and memory, then the others by name.
     pub(super) fn of<'a>(requested: impl IntoIterator<Item = &'a BTreeMap<String, f64>>) -> Self {
-        let mut names: Vec<&String> = requested.into_iter().flat_map(BTreeMap::keys).collect();
+        let names: BTreeSet<&String> = requested.into_iter().flat_map(BTreeMap::keys).collect();
+        Self::by_namespaces(names.into_iter().map(|name| (name, 1)))
+    }
+
+    /// CPU and memory, then the others: first those that the most namespaces request, since a user of one of them chooses any
+    /// names. Each name comes once.
+    pub(super) fn by_namespaces<'a>(
+        requested: impl IntoIterator<Item = (&'a String, usize)>,
+    ) -> Self {
+        let mut names: Vec<(&String, usize)> = requested.into_iter().collect();
         let rank = |name: &str| match name {
             "cpu" => 0,
             "memory" => 1,
             "ephemeral-storage" => 3,
             _ => 2,
         };
-        names.sort_by_key(|name| (rank(name), *name));
-        names.dedup();
-        let titled = names.into_iter().take(Self::MOST).map(|name| {
+        names.sort_by_key(|(name, namespaces)| {
+            (rank(name).min(2), Reverse(*namespaces), rank(name), *name)
+        });
+        let left_out = names.len().saturating_sub(Self::MOST);
+        let titled = names.into_iter().take(Self::MOST).map(|(name, _)| {
             let title = match name.as_str() {
                 "cpu" => "CPU-HOURS".to_owned(),
                 "memory" => "MEMORY GIB-HOURS".to_owned(),
@@ -135,13 +150,23 @@ impl Resources {
             };
             (name.clone(), title)
         });
-        Self { columns: titled.collect() }
+        Self { columns: titled.collect(), left_out }
     }
 
     /// One cell for each column: the hours of some seconds of these amounts.
     pub(super) fn cells(&self, hours: &BTreeMap<String, f64>) -> Vec<String> {
         let of = |(name, _): &(String, String)| hours.get(name).copied().unwrap_or_default();
         self.columns.iter().map(of).map(decimal).collect()
+    }
+
+    /// A line that says how many have no column; nothing if all have one.
+    pub(super) fn remark(&self) -> Page {
+        let mut page = Page::default();
+        if self.left_out > 0 {
+            let what = if self.left_out == 1 { "resource" } else { "resources" };
+            page.line(&format!("{} more {what}: use -o json", self.left_out));
+        }
+        page
     }
 }
 
@@ -263,5 +288,18 @@ mod tests {
             ["CPU-HOURS", "MEMORY GIB-HOURS", "a\\u{1b}[2J/x-HOURS", "nvidia.com/gpu-HOURS"]
         );
         assert_eq!(resources.cells(&hours(&all, 5400)), ["0.75", "3.00", "0", "12"]);
+        assert_eq!(resources.left_out, 0);
+    }
+
+    #[test]
+    fn what_one_namespace_requests_takes_no_column_from_others() {
+        let requested = [("a.com/x", 1), ("a.com/y", 1), ("a.com/z", 1), ("b.com/gpu", 2)];
+        let common = [("memory", 2), ("cpu", 1), ("ephemeral-storage", 3)];
+        let all = requested.into_iter().chain(common);
+        let all: Vec<(String, usize)> = all.map(|(name, count)| (name.to_owned(), count)).collect();
+        let resources = Resources::by_namespaces(all.iter().map(|(name, count)| (name, *count)));
+        let names: Vec<&str> = resources.columns.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["cpu", "memory", "ephemeral-storage", "b.com/gpu", "a.com/x"]);
+        assert_eq!(resources.left_out, 2);
     }
 }

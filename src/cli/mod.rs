@@ -34,12 +34,17 @@ use serde::Serialize;
 
 pub use validate::validated_file;
 
-use crate::config::Config;
+use crate::config::{Config, LoadError};
 use crate::telemetry;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 the cluster could not be reached or
+answered with an error, or the operating system refused something. watch also exits with 130 after
+Ctrl-C, and with 141 if nobody reads its output.";
 
 /// Runs, watches, retries and cleans up any set of Kubernetes resources as one unit.
 #[derive(Debug, Parser)]
-#[command(name = "appwrapper", version, about, max_term_width = 100)]
+#[command(name = "appwrapper", version, about, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -67,7 +72,7 @@ enum Command {
     Tree(aw::Target),
     /// Write the timeline of an AppWrapper to a file, as an SVG image or an HTML document
     Timeline(aw::timeline::Args),
-    /// Print an AppWrapper and the objects around it as a bundle, for explain -f, timeline -f and web -f
+    /// Print an AppWrapper and the objects around it, for explain -f, timeline -f and web -f
     ///
     /// Values of environment variables, parameters of Ray's processes, and the data of `Secret`s and
     /// `ConfigMap`s are left out.
@@ -89,15 +94,15 @@ enum Command {
     /// Watch an AppWrapper until it has ended
     ///
     /// On a terminal, a live view of its state, its pods and the last changes; elsewhere, one line for
-    /// each change. Exits with 0 if it has succeeded, with 1 if it has failed or was deleted, and with
-    /// 130 after Ctrl-C.
+    /// each change. Exits with 0 if it has succeeded, with 1 if it has failed or was deleted, with 130
+    /// after Ctrl-C, and with 141 if nobody reads its output.
     Watch(aw::Target),
     /// Print the logs of an AppWrapper: of its pods, or of the first cause of a failure
     ///
     /// With --failed or --attempt, the pod is usually gone: then the command prints what the controller
     /// kept of its log, if the administrator has set `failureLogs` in the configuration.
     Logs(aw::logs::Args),
-    /// List AppWrappers that were deleted, if the administrator has them recorded
+    /// List AppWrappers that were deleted, if `history` is enabled in the configuration
     History(aw::history::Args),
     /// Delete an AppWrapper, wait until it is gone, and show what blocks the deletion
     Delete(aw::delete::Args),
@@ -230,11 +235,18 @@ fn unprintable(error: &serde_json::Error) -> Error {
 }
 
 /// The configuration of a file; the default without one.
+///
+/// # Errors
+/// The file cannot be read; or it is invalid, which is a negative answer.
 fn configured(path: Option<&Path>) -> Result<Config, Error> {
-    path.map_or_else(
-        || Ok(Config::default()),
-        |path| Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error))),
-    )
+    let Some(path) = path else { return Ok(Config::default()) };
+    Config::load(path).map_err(|error| {
+        let text = telemetry::chain(&error);
+        match error {
+            LoadError::Read { .. } => Error::Usage(text),
+            LoadError::Invalid { .. } => Error::Negative(text),
+        }
+    })
 }
 
 /// A runtime for one thread. What is made of it before it starts, such as a client, lives on it.
@@ -396,8 +408,24 @@ mod tests {
     }
 
     #[test]
+    fn an_invalid_configuration_is_a_negative_answer_but_for_run() {
+        let name = format!("appwrapper-invalid-{}.yaml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "retryPolicy: {globalMaxRetries: -1}").unwrap();
+        let found = configured(Some(&path));
+        assert!(matches!(found, Err(Error::Negative(_))), "{found:?}");
+        let found = run::configured(Some(&path));
+        assert!(matches!(found, Err(Error::Usage(_))), "{found:?}");
+        std::fs::remove_file(&path).unwrap();
+        for found in [configured(Some(&path)), run::configured(Some(&path))] {
+            assert!(matches!(found, Err(Error::Usage(_))), "it cannot be read: {found:?}");
+        }
+    }
+
+    #[test]
     fn the_commands_fit_together() {
         Cli::command().debug_assert();
+        assert!(Cli::command().render_help().to_string().contains("Exit codes: 0 done"));
         let mut command = Cli::command().bin_name("kubectl aw");
         let error = command.try_get_matches_from_mut(["kubectl-aw", "why"]).unwrap_err();
         assert!(error.to_string().contains("Usage: kubectl aw why"), "{error}");

@@ -11,8 +11,7 @@ use super::bundle::{self, Document, Flaw};
 use super::term::{self, Colour, Page};
 use super::{DONE, Error, Output, program, tell};
 use crate::api::GROUP;
-use crate::config::{Config, LoadError};
-use crate::telemetry;
+use crate::config::Config;
 use crate::tuning::{names, shortened};
 use crate::webhook::validate::{self, Finding, Severity};
 
@@ -91,13 +90,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// Checks a configuration, without any AppWrapper.
 fn alone(config: &Path, output: Output) -> Result<ExitCode, Error> {
-    match Config::load(config) {
-        Ok(_) => {}
-        Err(error @ LoadError::Read { .. }) => return Err(Error::Usage(telemetry::chain(&error))),
-        Err(error @ LoadError::Invalid { .. }) => {
-            return Err(Error::Negative(telemetry::chain(&error)));
-        }
-    }
+    super::configured(Some(config))?;
     tell(output, &json!({"valid": true}), || {
         let mut page = Page::default();
         page.line(&format!("{}: valid", config.display()));

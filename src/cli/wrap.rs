@@ -48,7 +48,7 @@ pub(super) struct UnwrapArgs {
 
 #[derive(Debug, clap::Args)]
 struct Input {
-    /// File, directory, or - for standard input; repeat it for more
+    /// File, directory with all directories below, or - for standard input; repeat it for more
     #[arg(short, long = "filename", required = true, value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Output format

@@ -63,6 +63,7 @@ impl Watched {
                 attempt: 1,
                 namespace: &wrapper.namespace,
                 component: index,
+                queue: wrapper.queue.as_deref(),
                 scheduler_name: Some("scheduler"),
                 avoid_nodes: &avoid,
                 suspect_nodes: None,

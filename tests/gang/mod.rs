@@ -63,6 +63,7 @@ impl Gang {
             attempt: 0,
             namespace: "n",
             component: 0,
+            queue: None,
             scheduler_name: None,
             avoid_nodes: &[],
             suspect_nodes: None,

@@ -447,7 +447,7 @@ fn kubectl_finds_its_plugin() {
         plugin(&["list", "-n", namespace]).with(0, &["new ", "Running"]);
         plugin(&["list", "-A"]).with(0, &["NAMESPACE ", namespace]);
         let advice = plugin(&["retry", "new", "-n", namespace]);
-        advice.with(1, &["kubectl aw suspend new, then kubectl aw resume new"]);
+        advice.with(1, &["kubectl aw wait new --for=Suspended, then kubectl aw resume new"]);
     });
 }
 

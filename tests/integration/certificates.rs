@@ -96,7 +96,8 @@ impl Replica {
         let router = Router::new().route("/", answer);
         let served = current.clone();
         tokio::spawn(async move {
-            tls::serve(listener, router, served, Limits::default(), std::future::pending()).await;
+            let stop = std::future::pending();
+            tls::serve(listener, router, served, None, Limits::default(), stop).await;
         });
         Self { current, url, asked }
     }

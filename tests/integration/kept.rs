@@ -21,7 +21,7 @@ fn a_log_outlives_its_pod_and_goes_with_the_appwrapper() {
         case.ready("runs", 0).await;
         let said = user.run(&["logs", "runs", "--tail=2"]).with(0, &[]);
         assert_eq!(said.out, "secret=hunter2\nline 120\n");
-        user.run(&["logs", "runs", "--failed"]).with(1, &["no failure of a pod is recorded"]);
+        user.run(&["logs", "runs", "--failed"]).with(1, &["no failed pod is recorded; for the"]);
 
         case.create(failing("bad")).await;
         case.condition("bad", "QuotaReserved", "False").await;

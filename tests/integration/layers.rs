@@ -29,7 +29,7 @@ fn code(path: &Path, into: &mut String) {
         return;
     }
     let text = std::fs::read_to_string(path).expect("a file");
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     into.extend(lines.flat_map(|line| [line, "\n"]));
 }

@@ -1,4 +1,4 @@
-//! The hang guard on the real control plane; the test reports for the pods.
+//! Hangs and progress on the real control plane; the test reports for the pods.
 
 use appwrapper::clock::{Clock, SystemClock};
 use serde_json::{Value, json};

@@ -169,7 +169,11 @@ fn an_export_holds_what_is_needed_and_the_page_is_live() {
         );
         let said = ["bad.svg written", "bad.html written"];
         let pictures = ["--svg", "bad.svg", "--html", "bad.html"];
-        user.cluster_free(&[&["timeline", "-f", file], &pictures[..]].concat()).with(0, &said);
+        user.cluster_free(&[&["timeline", "-f", file], &pictures[..]].concat())
+            .with(0, &said)
+            .with(0, &["note: assuming the default configuration"]);
+        user.cluster_free(&["timeline", "-f", file, "--svg", "none/bad.svg"])
+            .with(3, &["error: cannot write none/bad.svg: "]);
         let of_export = std::fs::read_to_string(user.file("bad.html")).expect("a file");
         user.run(&[&["timeline", "bad"], &pictures[..]].concat()).with(0, &said);
         let svg = std::fs::read_to_string(user.file("bad.svg")).expect("a file");

@@ -94,8 +94,17 @@ pub(super) fn ended(attempt: &Attempt) -> Option<Timestamp> {
 }
 
 /// The titles of the cells of an attempt.
-pub(super) const TITLES: [&str; 9] =
-    ["ATTEMPT", "STARTED", "READY AFTER", "ENDED", "TOOK", "OUTCOME", "CAUSE", "NODE", "DECISION"];
+pub(super) const TITLES: [&str; 9] = [
+    "ATTEMPT",
+    "STARTED",
+    "READY AFTER",
+    "ENDED",
+    "DURATION",
+    "OUTCOME",
+    "CAUSE",
+    "NODE",
+    "DECISION",
+];
 
 fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
     let Recorded { namespace, name, .. } = recorded;
@@ -241,9 +250,9 @@ mod tests {
         let recorded = recorded(&wrapper, moment(130));
         let text = text(&recorded, moment(130), false).to_string();
         let want = "\
-ATTEMPT   STARTED   READY AFTER   ENDED     TOOK    OUTCOME   CAUSE                  NODE     DECISION
-0         2m10s ago   7s            35s ago   1m35s   Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 restarts used before
-1         30s ago     -             -         30s     (running) -                        -        -
+ATTEMPT   STARTED   READY AFTER   ENDED     DURATION   OUTCOME   CAUSE                  NODE     DECISION
+0         2m10s ago   7s            35s ago   1m35s      Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 restarts used before
+1         30s ago     -             -         30s        (running) -                        -        -
 attempt 0: last\\nwords\\u{1b}[2J
 attempt 0: last progress at 2026-01-01T00:00:50Z: step 12, 40 %, checkpoint c-10
 ";

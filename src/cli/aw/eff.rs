@@ -114,18 +114,11 @@ fn text(efficiency: &Efficiency, now: Timestamp, colours: bool) -> Page {
         return page;
     };
     page.line(&format!("{namespace}/{name}: {phase}"));
-    page.line(&format!("usage    {}", ledger.line(now)));
-    let goodput = ledger.goodput_percent.map_or_else(
-        || NOTHING.to_owned(),
-        |percent| {
-            let productive = span(ledger.of_state(UsageState::Productive));
-            format!("{percent}%: {productive} of {} productive", span(ledger.held_seconds))
-        },
-    );
-    page.line(&format!("goodput  {goodput}"));
+    page.line(&format!("usage  {}", ledger.line(now)));
     let resources = Resources::of([requests]);
     page.line("");
     page.append(states(efficiency, ledger, &resources, colours));
+    page.append(resources.remark());
     if !efficiency.attempts.is_empty() {
         page.line("");
         page.append(attempts(efficiency, &resources, colours));
@@ -163,7 +156,7 @@ pub(super) fn state_rows(
 
 fn attempts(efficiency: &Efficiency, resources: &Resources, colours: bool) -> Page {
     let titles =
-        with_resources(&["ATTEMPT", "TOOK", "READY", "OUTCOME", "CATEGORY", "NODE"], resources);
+        with_resources(&["ATTEMPT", "DURATION", "READY", "OUTCOME", "CATEGORY", "NODE"], resources);
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     let rows: Vec<Row> = efficiency.attempts.iter().map(|cost| attempt(cost, resources)).collect();
     table((&titles, None), &rows, GAP, colours)
@@ -258,8 +251,7 @@ pub(super) mod tests {
         let page = text(&efficiency, moment(5700), false).to_string();
         insta::assert_snapshot!(page, @r"
         ns/train: Running
-        usage    productive since 2026-01-01T00:35:00Z (1h ago); quota reserved for 1h35m; 63% productive, waiting 30s, starting 2m, lost 30m, teardown 1m, pause 1m30s
-        goodput  63%: 1h of 1h35m productive
+        usage  productive since 2026-01-01T00:35:00Z (1h ago); quota reserved for 1h35m; 63% productive, waiting 30s, starting 2m, lost 30m, teardown 1m, pause 1m30s
 
         STATE        TIME    PERCENT   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
         waiting      30s     1%        0.01        0.03               0.07
@@ -271,9 +263,9 @@ pub(super) mod tests {
         pause        1m30s   2%        0.03        0.10               0.20
         all          1h35m   100%      1.58        6.33               13
 
-        ATTEMPT   TOOK      READY   OUTCOME     CATEGORY   NODE     CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        0         32m       30m     Failed      node       node-1   0.53        2.13               4.27
-        1         1h1m30s   1h      (running)   -          -        1.02        4.10               8.20
+        ATTEMPT   DURATION   READY   OUTCOME     CATEGORY   NODE     CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        0         32m        30m     Failed      node       node-1   0.53        2.13               4.27
+        1         1h1m30s    1h      (running)   -          -        1.02        4.10               8.20
         ");
         let json = serde_json::to_value(&efficiency).unwrap();
         assert_eq!(json["usage"]["goodputPercent"], 63);

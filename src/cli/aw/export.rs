@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
@@ -24,8 +25,9 @@ use crate::observe::live;
 use crate::observe::pod_record::PodRecord;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
+use crate::observe::retry_sources::{Attach, fill};
 
-/// The most nodes that are exported: those of the pods, by name.
+/// The most nodes of pods that are exported.
 const NODES_MAX: usize = 200;
 /// What stands for a value that is left out.
 const LEFT_OUT: &str = "(left out)";
@@ -68,10 +70,10 @@ async fn collect(place: &Place, name: &str) -> Result<Exported, Error> {
     let found = look::look(place, wrapper).await?;
     let mut notes: Vec<String> = found.notes.into_iter().chain(doubt).collect();
     let mut objects = ours(wrapper, found.objects);
-    objects.extend(nodes(place, &objects, &mut notes).await);
-    let attach = world::attach(wrapper, &config);
-    let sources =
-        retry_sources::collect(&place.client, wrapper, &attach, &Cache::default()).await?;
+    let (attach, cache) = (world::attach(wrapper, &config), Cache::default());
+    let sources = retry_sources::collect(&place.client, wrapper, &attach, &cache).await?;
+    let all_nodes = may_avoid_nodes(wrapper, &cache, &attach);
+    objects.extend(nodes(place, &objects, all_nodes, &mut notes).await);
     objects.extend(sources.objects);
     notes.extend(sources.notes);
     objects.extend(workloads(place, &wrapper.uid, &mut notes).await);
@@ -121,19 +123,36 @@ fn with(
     move |(of, kind, seen)| fits(&of).then_some((kind, seen))
 }
 
-/// The nodes of its pods, as far as they may be read.
+/// Whether a RetryPolicy can make a retry avoid a node: then it matters which others there are.
+fn may_avoid_nodes(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> bool {
+    let mut snapshot = wrapper.snapshot();
+    fill(&mut snapshot, wrapper, cache, attach);
+    snapshot.retry.may_avoid_nodes()
+}
+
+/// All nodes, or those of its pods, as far as they may be read.
 async fn nodes(
     place: &Place,
     objects: &[(KindKey, RawObject)],
+    all: bool,
     notes: &mut Vec<String>,
 ) -> Vec<(KindKey, RawObject)> {
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+    if all {
+        let listed = live::list(&place.client, &resource, None, &ListParams::default()).await;
+        // only some of them would count as all there are
+        let listed = listed.unwrap_or_else(|error| {
+            notes.push(format!("cannot list nodes: {}", unread(&error)));
+            vec![]
+        });
+        return listed.into_iter().map(|seen| (kind("v1", "Node"), seen)).collect();
+    }
     let pods = objects.iter().filter(|(kind, _)| kind.is_pod());
     let names: BTreeSet<String> =
         pods.filter_map(|(_, seen)| PodRecord::of(seen).pod.node).collect();
     if names.len() > NODES_MAX {
         notes.push(format!("only {NODES_MAX} of {} nodes are exported", names.len()));
     }
-    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut found = vec![];
     for name in names.into_iter().take(NODES_MAX) {
         match get(&place.client, &resource, None, &name).await {
@@ -195,7 +214,7 @@ fn list(exported: Exported, now: Timestamp) -> Result<Value, Error> {
 
 /// Leaves out what no decision needs and what may be secret: values of environment variables, the parameters of Ray's
 /// processes, the data of `Secret`s and `ConfigMap`s, here and in the templates of components; who wrote which field;
-/// the images of nodes.
+/// of nodes, all but what a decision reads.
 fn leave_out(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -209,9 +228,8 @@ fn leave_out(value: &mut Value) {
                     // YAML texts that can hold environment variables, and parameters that can hold a password
                     "runtimeEnvYAML" | "serveConfigV2" => *field = json!(LEFT_OUT),
                     "rayStartParams" => blank(field),
-                    "status" if is_node => {
-                        drop(field.as_object_mut().map(|it| it.remove("images")));
-                    }
+                    "status" if is_node => keep(field, &["allocatable", "conditions"]),
+                    "metadata" if is_node => keep(field, &["name", "uid", "labels"]),
                     "metadata" => lighten(field),
                     _ => leave_out(field),
                 }
@@ -228,6 +246,11 @@ fn lighten(metadata: &mut Value) {
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
+}
+
+fn keep(object: &mut Value, fields: &[&str]) {
+    let Some(object) = object.as_object_mut() else { return };
+    object.retain(|field, _| fields.contains(&field.as_str()));
 }
 
 fn blank(data: &mut Value) {
@@ -252,6 +275,9 @@ fn hide_values(env: &mut Value) {
 mod tests {
     use super::super::super::place::One;
     use super::*;
+    use crate::config::Config;
+    use crate::observe::cache::Key;
+    use crate::observe::retry_sources as observed;
 
     fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
@@ -296,6 +322,48 @@ mod tests {
         assert_eq!(env[0], json!({"name": "TOKEN", "value": LEFT_OUT}));
         let secret = &list["items"][0]["spec"]["components"][0]["template"];
         assert_eq!(secret["data"], json!({"key": LEFT_OUT}));
+    }
+
+    #[tokio::test]
+    async fn all_nodes_are_exported_where_a_policy_may_avoid_one() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| {
+            let node = |name: &str| json!({"metadata": {"name": name}});
+            let body = match request.uri().path() {
+                "/api/v1/nodes" => json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {},
+                    "items": [node("n1"), node("n2")]}),
+                _ => node("n1"),
+            };
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+        });
+        let place = Place { client: kube::Client::new(service, "ns"), namespace: "ns".into() };
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1"}});
+        let objects = [(kind("v1", "Pod"), seen(&pod))];
+        let one = One::of(seen(&json!({
+            "metadata": {"name": "train", "namespace": "ns", "uid": "aw", "annotations": {
+                "workload.codeflare.dev.appwrapper/retryPolicies": "p"}},
+            "spec": {"components": []},
+        })));
+        let one = one.unwrap();
+        let wrapper = &*one.wrapper;
+        let attach = world::attach(wrapper, &Config::default());
+        for (rule, want) in [
+            (json!({"action": "Retry", "onConditions": ["Evicted"]}), 1),
+            (
+                json!({"action": "Retry", "onConditions": ["Evicted"],
+                    "antiAffinity": {"mode": "node"}}),
+                2,
+            ),
+        ] {
+            let policy = json!({"metadata": {"name": "p"}, "spec": {"rules": [rule]}});
+            let (cache, policies) = (Cache::default(), observed::retry_policies());
+            let at = Key { namespace: String::new(), name: "p".into() };
+            let policy = observed::RetrySource::of(&seen(&policy), &policies);
+            cache.put_retry_source(&policies, at, policy);
+            let all = may_avoid_nodes(wrapper, &cache, &attach);
+            let found = nodes(&place, &objects, all, &mut vec![]).await;
+            assert_eq!(found.len(), want, "{rule}");
+        }
     }
 
     #[test]

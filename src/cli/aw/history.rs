@@ -77,7 +77,7 @@ fn records(listed: &[RawObject]) -> Vec<Record> {
 }
 
 const TITLES: [&str; 8] =
-    ["NAME", "OUTCOME", "QUEUE", "USER", "RESTARTS", "LAST FAILURE", "TOOK", "DELETED"];
+    ["NAME", "OUTCOME", "QUEUE", "USER", "RESTARTS", "LAST FAILURE", "DURATION", "DELETED"];
 
 fn text(records: &[Record], with_attempts: bool, now: Timestamp, colours: bool) -> Page {
     let rows: Vec<Row> = records.iter().map(|record| row(record, now)).collect();

@@ -180,7 +180,7 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         Phase::Resetting if is_deleting(status) && is_being_suspended(wrapper) => {
             "being suspended; waiting until its resources are deleted".to_owned()
         }
-        Phase::Suspended | Phase::Resetting if is_inactive(wrapper) => {
+        Phase::Suspended | Phase::Resetting if wrapper.is_inactive() => {
             "suspended by its annotation active".to_owned()
         }
         Phase::Suspended | Phase::Resetting if status.requeue.is_some() => {
@@ -188,7 +188,7 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         }
         Phase::Suspended => match &wrapper.queue {
             Some(queue) => format!("waiting for admission by queue {queue}"),
-            None => "waiting for spec.suspend to be false".to_owned(),
+            None => "suspended by spec.suspend".to_owned(),
         },
         Phase::Resuming => {
             unhealthy(wrapper).unwrap_or_else(|| "creating its components".to_owned())
@@ -220,7 +220,7 @@ pub(in crate::cli) const DEACTIVATED: &str =
 pub(in crate::cli) fn awaits_admission(wrapper: &Wrapper) -> bool {
     let status = &wrapper.status;
     let is_waiting = status.phase == Phase::Suspended && status.requeue.is_none();
-    is_waiting && wrapper.queue.is_some() && wrapper.is_ours() && !is_inactive(wrapper)
+    is_waiting && wrapper.queue.is_some() && wrapper.is_ours() && !wrapper.is_inactive()
 }
 
 /// Only finalizers of others keep it: the controller has deleted its resources.
@@ -240,17 +240,12 @@ fn restarts_by_itself(wrapper: &Wrapper) -> bool {
     let status = &wrapper.status;
     let is_requeued = status.requeue.is_some();
     let is_going = wrapper.spec.suspend && is_deleting(status);
-    wrapper.is_ours() && !is_inactive(wrapper) && !is_requeued && !is_going
+    wrapper.is_ours() && !wrapper.is_inactive() && !is_requeued && !is_going
 }
 
 /// It is being suspended, by its user or by Kueue.
 fn is_being_suspended(wrapper: &Wrapper) -> bool {
-    is_inactive(wrapper) || wrapper.spec.suspend
-}
-
-/// Whether its annotation keeps it from running: it does not in a worker cluster of MultiKueue.
-fn is_inactive(wrapper: &Wrapper) -> bool {
-    wrapper.is_inactive() && !wrapper.has_manager
+    wrapper.is_inactive() || wrapper.spec.suspend
 }
 
 /// What keeps one that another controller manages: its phase says nothing of its deletion.

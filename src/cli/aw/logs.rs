@@ -18,6 +18,10 @@ use crate::printable::truncate_chars;
 /// The longest line that is shown, in characters.
 const LINE_CHARS_MAX: usize = 4096;
 
+/// What `--failed` says where nothing has failed in a pod.
+const NO_FAILED_POD: &str =
+    "no failed pod is recorded; for the logs of running pods, leave out --failed";
+
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
@@ -131,17 +135,17 @@ fn log_source(
         (None, false) => Ok(LogSource::Running),
         (Some(_), _) | (None, true) => match (of_pods.next(), attempt) {
             (Some((number, failure)), _) => Ok(LogSource::Failure(number, failure.clone().into())),
-            (None, None) => Err("no failure of a pod is recorded".to_owned()),
+            (None, None) => Err(NO_FAILED_POD.to_owned()),
             (None, Some(wanted)) => {
                 let known = attempts.iter().any(|entry| entry.attempt == wanted);
                 let running = known && attempts.last().is_some_and(|last| last.attempt == wanted);
                 Err(if running {
                     format!(
-                        "no failure of a pod is recorded in attempt {wanted}; for the logs of its pods, \
+                        "no failed pod is recorded in attempt {wanted}; for the logs of its pods, \
                              leave out --attempt"
                     )
                 } else if known {
-                    format!("no failure of a pod is recorded in attempt {wanted}")
+                    format!("no failed pod is recorded in attempt {wanted}")
                 } else {
                     format!("attempt {wanted} is not recorded")
                 })
@@ -241,7 +245,7 @@ mod tests {
         assert_eq!((earlier(&one, false, 1), earlier(&one, true, 2)), (None, None));
         assert_eq!(of(Some(0), false), Ok((0, "a".to_owned())));
         for (attempt, want) in [
-            (2, "no failure of a pod is recorded in attempt 2"),
+            (2, "no failed pod is recorded in attempt 2"),
             (3, "leave out --attempt"),
             (7, "attempt 7 is not recorded"),
         ] {
@@ -249,7 +253,7 @@ mod tests {
             assert!(why.ends_with(want), "{why}");
         }
         let none = log_source(&super::tests::one(&json!([])), None, true, None).unwrap_err();
-        assert_eq!(none, "no failure of a pod is recorded");
+        assert_eq!(none, NO_FAILED_POD);
     }
 
     #[test]

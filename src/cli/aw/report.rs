@@ -1,6 +1,6 @@
 //! `appwrapper report`: what reserved quota was used for, over all AppWrappers that exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -74,6 +74,9 @@ struct Report {
     elsewhere: usize,
     /// The rows; the one with the most time first.
     rows: Vec<Line>,
+    /// How many namespaces request each resource.
+    #[serde(skip)]
+    namespaces: BTreeMap<String, usize>,
 }
 
 /// One row.
@@ -99,6 +102,13 @@ struct Line {
 
 /// What a row is about: the namespace of a queue, where all namespaces are reported, and the name.
 type Key = (Option<String>, String);
+
+/// The rows as they are summed up, and the namespaces that request each resource.
+#[derive(Default)]
+struct Sums {
+    rows: BTreeMap<Key, Sum>,
+    namespaces: BTreeMap<String, BTreeSet<String>>,
+}
 
 /// What is summed up.
 #[derive(Default)]
@@ -136,7 +146,7 @@ fn report(
     now: Timestamp,
 ) -> Report {
     let since = now.checked_sub(within.as_duration()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+    let mut sums = Sums::default();
     let (mut count, mut unreadable, mut elsewhere) = (0, 0, 0);
     for one in all {
         let Ok((one, user)) = one else {
@@ -156,11 +166,13 @@ fn report(
         }
     }
     let is_ledger = matches!(by, By::Queue | By::User);
-    let mut rows: Vec<Line> = sums.into_iter().map(|(key, sum)| sum.line(key, is_ledger)).collect();
+    let Sums { rows, namespaces } = sums;
+    let mut rows: Vec<Line> = rows.into_iter().map(|(key, sum)| sum.line(key, is_ledger)).collect();
     rows.sort_by(|a, b| {
         (b.seconds, &a.name, &a.namespace).cmp(&(a.seconds, &b.name, &b.namespace))
     });
-    Report { by, since, app_wrappers: count, unreadable, elsewhere, rows }
+    let namespaces = namespaces.into_iter().map(|(name, all)| (name, all.len())).collect();
+    Report { by, since, app_wrappers: count, unreadable, elsewhere, rows, namespaces }
 }
 
 /// Whether it holds quota, or released it after a moment, and what it was used for is recorded.
@@ -181,11 +193,11 @@ fn queue(wrapper: &Wrapper, all_namespaces: bool) -> Key {
     (is_ambiguous.then(|| wrapper.namespace.clone()), name)
 }
 
-fn add_ledger(sums: &mut BTreeMap<Key, Sum>, key: Key, wrapper: &Wrapper, now: Timestamp) {
+fn add_ledger(sums: &mut Sums, key: Key, wrapper: &Wrapper, now: Timestamp) {
     let Some(usage) = &wrapper.status.usage else { return };
     let (seconds, requested) = (seconds_at(usage, now), wrapper.requested());
     let ledger = Ledger::closed(&seconds);
-    let sum = sums.entry(key).or_default();
+    let sum = sums.row(key, &wrapper.namespace, &requested);
     sum.count += 1;
     sum.seconds = sum.seconds.saturating_add(ledger.held_seconds);
     for state in UsageState::ALL {
@@ -197,13 +209,7 @@ fn add_ledger(sums: &mut BTreeMap<Key, Sum>, key: Key, wrapper: &Wrapper, now: T
     add(&mut sum.hours, &exact_hours(&requested, ledger.held_seconds));
 }
 
-fn add_failures(
-    sums: &mut BTreeMap<Key, Sum>,
-    by: By,
-    wrapper: &Wrapper,
-    since: Timestamp,
-    now: Timestamp,
-) {
+fn add_failures(sums: &mut Sums, by: By, wrapper: &Wrapper, since: Timestamp, now: Timestamp) {
     let requested = wrapper.requested();
     let is_failure = |action: Option<AttemptAction>| match action {
         Some(
@@ -223,11 +229,22 @@ fn add_failures(
         let failure = attempt.failure.clone().unwrap_or_default();
         let name = if by == By::Node { failure.node } else { failure.category };
         let seconds = held_seconds(attempt, now).unwrap_or_default();
-        let sum = sums.entry((None, name.unwrap_or_default())).or_default();
+        let key = (None, name.unwrap_or_default());
+        let sum = sums.row(key, &wrapper.namespace, &requested);
         sum.count += 1;
         sum.seconds = sum.seconds.saturating_add(seconds);
         add(&mut sum.wasted, &exact_hours(&requested, seconds));
         add(&mut sum.hours, &exact_hours(&requested, seconds));
+    }
+}
+
+impl Sums {
+    /// A row, to which an AppWrapper of a namespace adds what it requests.
+    fn row(&mut self, key: Key, namespace: &str, requested: &BTreeMap<String, f64>) -> &mut Sum {
+        for name in requested.keys() {
+            self.namespaces.entry(name.clone()).or_default().insert(namespace.to_owned());
+        }
+        self.rows.entry(key).or_default()
     }
 }
 
@@ -254,11 +271,13 @@ fn text(report: &Report, colours: bool) -> Page {
         };
         page.line(&format!("no {what} since {}", report.since));
     } else if !report.rows.is_empty() {
-        let resources = Resources::of(report.rows.iter().map(|row| &row.resource_hours));
+        let requested = report.namespaces.iter().map(|(name, count)| (name, *count));
+        let resources = Resources::by_namespaces(requested);
         let titles = with_resources(titles(report.by), &resources);
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let rows: Vec<Row> = report.rows.iter().map(|line| row(line, &resources)).collect();
         page.append(table((&titles, None), &rows, GAP, colours));
+        page.append(resources.remark());
     }
     if report.unreadable > 0 {
         let what = if report.unreadable == 1 { "AppWrapper" } else { "AppWrappers" };
@@ -277,8 +296,8 @@ const fn titles(by: By) -> &'static [&'static str] {
     match by {
         By::Queue => &["QUEUE", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
         By::User => &["USER", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
-        By::Category => &["CATEGORY", "FAILURES", "TOOK"],
-        By::Node => &["NODE", "FAILURES", "TOOK"],
+        By::Category => &["CATEGORY", "FAILURES", "DURATION"],
+        By::Node => &["NODE", "FAILURES", "DURATION"],
     }
 }
 
@@ -346,13 +365,13 @@ mod tests {
         1 AppWrapper cannot be read
         ");
         insta::assert_snapshot!(page(By::Category, "7d"), @r"
-        CATEGORY   FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        node       2          1h4m   1.07        4.27               8.53
+        CATEGORY   FAILURES   DURATION   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        node       2          1h4m       1.07        4.27               8.53
         1 AppWrapper cannot be read
         ");
         insta::assert_snapshot!(page(By::Node, "7d"), @r"
-        NODE     FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        node-1   2          1h4m   1.07        4.27               8.53
+        NODE     FAILURES   DURATION   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        node-1   2          1h4m       1.07        4.27               8.53
         1 AppWrapper cannot be read
         ");
     }
@@ -376,6 +395,32 @@ mod tests {
         assert_eq!(rows(By::Queue, true), [row("(none)", 2), row("b/gpu", 2), row("a/gpu", 1)]);
         assert_eq!(rows(By::Queue, false), [row("gpu", 3), row("(none)", 2)]);
         assert_eq!(rows(By::User, true), [row("ada", 5)]);
+    }
+
+    /// A user of one namespace chooses any names.
+    #[test]
+    fn a_resource_of_many_namespaces_has_its_column() {
+        let of = |namespace: &str, names: &[&str]| {
+            let mut one = one("train", "q", "ada", &restarted());
+            let wrapper = std::sync::Arc::make_mut(&mut one.wrapper);
+            wrapper.namespace = namespace.to_owned();
+            let spec = std::sync::Arc::make_mut(&mut wrapper.spec);
+            let path = "/spec/template/spec/containers/0/resources/limits";
+            let limits = spec.components[0].template.pointer_mut(path).unwrap();
+            *limits = names.iter().map(|name| ((*name).to_owned(), json!(1))).collect();
+            Ok((one, None))
+        };
+        let many = ["a.com/v", "a.com/w", "a.com/x", "a.com/y", "a.com/z"];
+        let all = || [("a", &many[..]), ("a", &many), ("b", &["b.com/gpu"]), ("c", &["b.com/gpu"])];
+        for by in [By::Queue, By::User, By::Category, By::Node] {
+            let within = "7d".parse().unwrap();
+            let all = all().into_iter().map(|(namespace, names)| of(namespace, names));
+            let report = report(all, by, true, within, moment(5700));
+            let page = text(&report, false).to_string();
+            let titles = page.lines().next().unwrap();
+            assert!(titles.contains("b.com/gpu-HOURS") && !titles.contains("a.com/x"), "{page}");
+            assert!(page.contains("\n3 more resources: use -o json\n"), "{page}");
+        }
     }
 
     #[test]

@@ -153,7 +153,9 @@ fn plan(wrapper: &Wrapper, known: &ControllerConfig, now: Timestamp, program: &s
         Phase::Resetting => {
             RetryPlan::Already(format!("is already being restarted: {}", when(wrapper, known, now)))
         }
-        Phase::Empty => no("is new: the controller has not reconciled it yet".to_owned()),
+        Phase::Empty => no(format!(
+            "is new: the controller has not reconciled it yet; see {program} why {name}"
+        )),
         Phase::Suspended => {
             let resume = if awaits_its_user(wrapper) {
                 format!("; to resume it: {program} resume {name}")
@@ -165,8 +167,8 @@ fn plan(wrapper: &Wrapper, known: &ControllerConfig, now: Timestamp, program: &s
             ))
         }
         Phase::Resuming | Phase::Running => no(format!(
-            "is {} and has not failed; to restart it: {program} suspend {name}, then \
-             {program} resume {name}",
+            "is {} and has not failed; to restart it: {program} suspend {name}, \
+             {program} wait {name} --for=Suspended, then {program} resume {name}",
             wrapper.status.phase
         )),
         Phase::Suspending => no(format!(
@@ -344,10 +346,10 @@ mod tests {
     #[test]
     fn only_what_has_failed_is_recreated() {
         for (phase, want) in [
-            ("", "has not reconciled it yet"),
+            ("", "has not reconciled it yet; see kubectl aw why train"),
             ("Suspended", "kubectl aw why train"),
             ("Resuming", "is Resuming and has not failed"),
-            ("Running", "kubectl aw suspend train"),
+            ("Running", "kubectl aw wait train --for=Suspended, then kubectl aw resume train"),
             ("Suspending", "kubectl aw resume train"),
             ("Succeeded", "has succeeded"),
             ("Terminating", "is being deleted"),

@@ -142,7 +142,7 @@ fn may_change(wrapper: &Wrapper) -> Result<(), String> {
         return Err("is being deleted".to_owned());
     }
     match wrapper.status.phase {
-        Phase::Succeeded => Err("has succeeded: nothing is running".to_owned()),
+        Phase::Succeeded => Err("has succeeded, and Succeeded is final".to_owned()),
         Phase::Failed => Err("has failed, and Failed is final".to_owned()),
         Phase::Terminating => Err("is being deleted".to_owned()),
         Phase::Empty
@@ -180,18 +180,21 @@ fn plan(
         // it holds without Kueue, too
         (_, _) if action == SwitchAction::Resume && is_inactive => SuspendPlan::Annotation,
         (Queued::Workload(workload), _) => of_workload(workload, wrapper, action, now),
-        // Kueue has not seen it yet, or will not: it would take the field for its own
-        (Queued::Nothing | Queued::Hidden(_), Some(queue)) => match action {
+        // nothing admits it; a webhook that keeps the field for Kueue says so
+        (Queued::NoKueue, Some(_)) if action == SwitchAction::Resume && wrapper.spec.suspend => {
+            SuspendPlan::Spec
+        }
+        // Kueue has not seen it yet, or will not: it would take the field for its own, and the webhook keeps it for Kueue
+        (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), Some(queue)) => match action {
             SwitchAction::Suspend if is_inactive => SuspendPlan::Already(ALREADY.to_owned()),
             SwitchAction::Suspend => SuspendPlan::Annotation,
             SwitchAction::Resume if !wrapper.spec.suspend => SuspendPlan::Already(RUNS.to_owned()),
             SwitchAction::Resume => SuspendPlan::No(format!(
-                "is not suspended by its annotation {}: Kueue has to admit it from queue {queue}",
-                keys::ACTIVE
+                "is waiting for admission by queue {queue}; see {program} why {}",
+                wrapper.name
             )),
         },
-        (Queued::NoKueue, Some(_))
-        | (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
+        (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
             match (action, wrapper.spec.suspend) {
                 (SwitchAction::Suspend, true) => SuspendPlan::Already(ALREADY.to_owned()),
                 (SwitchAction::Resume, false) => SuspendPlan::Already(RUNS.to_owned()),
@@ -350,10 +353,20 @@ fn deactivated_by_others(queued: &Queued) -> Option<&SeenWorkload> {
     }
 }
 
+/// What follows where resources may exist.
+const fn deletion(queued: &Queued) -> &'static str {
+    match queued {
+        Queued::NoKueue => "the controller deletes its resources",
+        Queued::Nothing | Queued::Hidden(_) | Queued::Workload(_) => {
+            "the controller deletes its resources, then Kueue releases its quota"
+        }
+    }
+}
+
 /// What was done, in words.
 fn message(action: SwitchAction, plan: &SuspendPlan, wrapper: &Wrapper, queued: &Queued) -> String {
     let key = keys::ACTIVE;
-    let has_queue = wrapper.queue.is_some();
+    let has_queue = wrapper.queue.is_some() && !matches!(queued, Queued::NoKueue);
     match (action, plan) {
         (_, SuspendPlan::Already(text) | SuspendPlan::No(text)) => text.clone(),
         (SwitchAction::Suspend, SuspendPlan::Spec) => {
@@ -369,9 +382,7 @@ fn message(action: SwitchAction, plan: &SuspendPlan, wrapper: &Wrapper, queued: 
                 | Phase::Suspending
                 | Phase::Succeeded
                 | Phase::Failed
-                | Phase::Terminating => {
-                    "the controller deletes its resources, then Kueue releases its quota"
-                }
+                | Phase::Terminating => deletion(queued),
             };
             format!("suspended (annotation {key}): {then}")
         }

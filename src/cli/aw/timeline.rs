@@ -24,10 +24,11 @@ use super::{block_on, now, object_name, wrapper_name};
     group = ArgGroup::new("documents").args(["svg", "html"]).required(true).multiple(true),
 )]
 pub(in crate::cli) struct Args {
-    /// Name of an AppWrapper in the cluster; use -f to read an export instead
+    /// Name of an AppWrapper in the cluster; use -f to read manifests or an export instead
     #[arg(value_parser = wrapper_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: Option<String>,
-    /// Export, or another bundle: file, directory, or - for standard input
+    /// Manifests or an export, with one AppWrapper and its related objects: file, directory with all
+    /// directories below, or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Write the timeline to this file, as an SVG image
@@ -61,6 +62,9 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
         inputs.gathered.notes.extend(assumed(&inputs.gathered.one.wrapper));
         (inputs, now)
     };
+    for note in &inputs.gathered.notes {
+        term::remark(&format!("note: {note}"));
+    }
     let story = inputs.story(now);
     save(args.svg.as_deref(), &story, Story::svg)?;
     save(args.html.as_deref(), &story, story::html)?;
@@ -80,7 +84,7 @@ fn save(
         return Ok(());
     }
     std::fs::write(file, document(story))
-        .map_err(|error| Error::Usage(format!("{name}: {error}")))?;
+        .map_err(|error| Error::System(format!("cannot write {name}: {error}")))?;
     term::remark(&format!("{name} written"));
     Ok(())
 }

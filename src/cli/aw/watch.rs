@@ -243,8 +243,7 @@ impl Pods {
 /// Keeps a pod where it is of the AppWrapper with this UID, and as far as there is room.
 fn keep(pods: &mut PodRecords, uid: &str, record: Arc<PodRecord>) {
     let name = record.identity.name.clone();
-    let is_ours = record.identity.appwrapper_uid.as_deref() == Some(uid);
-    if is_ours && (pods.len() < PODS_MAX || pods.contains_key(&name)) {
+    if record.identity.may_be_of(uid) && (pods.len() < PODS_MAX || pods.contains_key(&name)) {
         pods.insert(name, record);
     }
 }
@@ -261,6 +260,16 @@ mod tests {
         let labels = json!({"workload.codeflare.dev/appwrapper-uid": "u"});
         let object = json!({"metadata": {"name": name, "labels": labels}});
         serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    #[test]
+    fn pods_that_the_go_controller_created_are_in_view() {
+        let object = json!({"metadata": {"name": "old", "labels": {keys::APPWRAPPER: "a"}}});
+        let old: WatchedPod = serde_json::from_str(&object.to_string()).unwrap();
+        let mut pods = PodRecords::new();
+        keep(&mut pods, "v", pod("of-another").record);
+        keep(&mut pods, "v", old.record);
+        assert_eq!(pods.keys().collect::<Vec<_>>(), ["old"]);
     }
 
     #[tokio::test]

@@ -105,9 +105,11 @@ pub(super) fn short_cause(failure: &FailureRecord) -> String {
 /// Whose the object is that has the name of a component.
 pub(super) fn taken_by(owner: &Owner) -> String {
     match owner {
-        Owner::Stranger(whose) => format!("its name is taken: the object is owned by {whose}"),
+        Owner::Stranger(whose) => {
+            format!("an object of this name already exists and is owned by {whose}")
+        }
         Owner::Former | Owner::Us => {
-            "its name is taken by an object of the previous AppWrapper of this name".to_owned()
+            "an object of this name from the previous AppWrapper still exists".to_owned()
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued, now: Timestamp) -> Op
                 .to_owned(),
         )),
         Queued::Nothing if !wrapper.status.attempts.is_empty() => Some(plain(
-            "its Workload was deleted: Kueue no longer counts its quota, and stops it".to_owned(),
+            "its Workload was deleted: Kueue no longer counts its quota, and suspends the AppWrapper".to_owned(),
         )),
         Queued::Nothing if !names::is_label(&wrapper.name) || wrapper.name.len() > names::APPWRAPPER_MAX => {
             Some(plain(format!(

@@ -163,7 +163,7 @@ fn in_words(error: &serde_saphyr::Error) -> String {
         }
         serde_saphyr::Error::NonFiniteFloat { value, .. } => {
             let value = shortened(value);
-            format!("number {value} is not finite (put it in quotes if it is a text)")
+            format!("number {value} is not finite (put it in quotes if a string is meant)")
         }
         // a breach inside of an alias has no variant of its own
         _ if said.contains("budget breached: Depth") => too_deep(),

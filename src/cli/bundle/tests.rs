@@ -99,7 +99,7 @@ fn a_flaw_names_its_place() {
         ("kind: A\nx: {on: a, yes: b}\n", "duplicate field \"true\""),
         (
             "kind: A\nx: .inf\n",
-            "number .inf is not finite (put it in quotes if it is a text) at line 2",
+            "number .inf is not finite (put it in quotes if a string is meant) at line 2",
         ),
         ("kind: A\nlabels: {commit: 123e4567}\n", "number 123e4567 is not finite"),
         ("{\"kind\": \"A\", \"x\": 1e999}", "number out of range"),

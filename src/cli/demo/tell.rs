@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn the_limit_that_was_reached_is_named_once() {
-        let message = "pod p failed; retry limit reached (2 of 2 used)";
+        let message = "pod p failed; retry limit reached (2 of 2 restarts used)";
         let status = status(json!({
             "attempts": [{"attempt": 2, "retries": {"used": 2, "limit": 2}}],
             "conditions": [{

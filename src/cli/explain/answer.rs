@@ -10,7 +10,7 @@ use super::super::ledger::Ledger;
 use super::super::program;
 use super::ExplainInputs;
 use crate::api::{FailureRecord, Phase, RuleRef, SuspectNodes};
-use crate::config::Config;
+use crate::config::{Config, SuspicionEffect};
 use crate::decide::{Decision, Facts, VerdictAction, budget, decide, progress, recovery};
 use crate::observe::assemble::Wrapper;
 use crate::plan::Action;
@@ -255,6 +255,7 @@ pub(in crate::cli) fn explain(
     let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     notes.extend(flaws(snapshot));
     notes.extend(inputs.notes.iter().cloned());
+    notes.extend(unread_suspects(snapshot, config, decision.next));
     let has_queue = inputs.wrapper.queue.is_some();
     let usage = snapshot.status.usage.as_ref().map(|usage| Ledger::of(usage, has_queue, now));
     let known = progress::of(facts);
@@ -289,6 +290,25 @@ pub(in crate::cli) fn explain(
     }
 }
 
+/// That the attempt which begins may avoid nodes which this answer does not have. Of a new one, nobody asks that.
+fn unread_suspects(snapshot: &Snapshot, config: &Config, next: Phase) -> Option<String> {
+    let begins = match snapshot.status.phase {
+        Phase::Suspended | Phase::Resetting => next == Phase::Resuming,
+        Phase::Empty
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => false,
+    };
+    let is_off = config.node_suspicion.effect == SuspicionEffect::Off;
+    (begins && !is_off && config.autopilot.monitor_nodes).then(|| {
+        "suspect nodes are chosen when the attempt begins; this command does not read them"
+            .to_owned()
+    })
+}
+
 /// The answer where this controller decides nothing.
 fn undecided(inputs: &ExplainInputs, now: Timestamp) -> Option<Explanation> {
     let stays = Decision { next: inputs.snapshot.status.phase, ..Decision::default() };
@@ -321,8 +341,7 @@ fn first_wait(wrapper: &Wrapper, decision: &Decision, now: Timestamp) -> Option<
 /// Whether its user has suspended it while its resources are deleted for a restart.
 fn will_be_suspended(inputs: &ExplainInputs, decision: &Decision) -> bool {
     let is_reset = [inputs.snapshot.status.phase, decision.next] == [Phase::Resetting; 2];
-    let is_inactive = inputs.wrapper.is_inactive() && !inputs.snapshot.has_manager;
-    is_reset && is_inactive && !is_gone(decision)
+    is_reset && inputs.wrapper.is_inactive() && !is_gone(decision)
 }
 
 /// No attempt follows the deletion: there is no pause to tell of.

@@ -21,8 +21,8 @@ use crate::observe::nodes;
 use crate::observe::pod_lists::PodLists;
 use crate::observe::{self, Sources, workload};
 use crate::plan::FreshRead;
-use crate::snapshot::Snapshot;
 use crate::snapshot::workload::WorkloadRead;
+use crate::snapshot::{Pod, Snapshot};
 
 /// Reads an AppWrapper and the objects around it from a cluster.
 ///
@@ -60,6 +60,10 @@ pub(in crate::cli) async fn around(
     let mut snapshot = observe::observe(sources, wrapper, &mut memory, ask, &attach, autopilot)
         .await
         .map_err(|error| unlisted(&error))?;
+    if unread.is_empty() {
+        // no watch has listed them, but all that may apply were read
+        observe::retry_sources::fill(&mut snapshot, wrapper, &cache, &attach);
+    }
     notes.extend(if snapshot.retry.may_avoid_nodes() || nodes_of_pods(&snapshot).len() > 1 {
         sites(client, &mut snapshot, config).await
     } else {
@@ -70,14 +74,36 @@ pub(in crate::cli) async fn around(
     } else {
         snapshot.nodes.values_mut().for_each(|node| node.lost = None);
     }
-    if wrapper.status.requeue.is_some() || wrapper.is_inactive() {
-        let read = workload::read(client, &kinds, wrapper).await;
-        snapshot.workload = read.unwrap_or_else(|error| WorkloadRead::Refused(error.to_string()));
-    }
+    notes.extend(of_kueue(client, &kinds, wrapper, &mut snapshot).await);
     let mut inputs = world::of(wrapper, snapshot);
     inputs.notes.extend(notes);
     inputs.unread = unread;
     Ok(inputs)
+}
+
+/// Reads the Workload, where the decision may depend on it.
+async fn of_kueue(
+    client: &Client,
+    kinds: &Live,
+    wrapper: &Wrapper,
+    snapshot: &mut Snapshot,
+) -> Option<String> {
+    let of_node = snapshot.is_queued() && snapshot.pods.iter().any(Pod::died_of_node);
+    if wrapper.status.requeue.is_none() && !wrapper.is_inactive() && !of_node {
+        return None;
+    }
+    let read = workload::read(client, kinds, wrapper).await;
+    snapshot.workload = read.unwrap_or_else(|error| WorkloadRead::Refused(error.to_string()));
+    world::assume_replacement(snapshot);
+    match &snapshot.workload {
+        WorkloadRead::Refused(why) if of_node => {
+            Some(format!("cannot tell whether Kueue replaces the failed node: {why}"))
+        }
+        WorkloadRead::NotRead
+        | WorkloadRead::Refused(_)
+        | WorkloadRead::Absent
+        | WorkloadRead::Found(_) => None,
+    }
 }
 
 /// The names of the nodes of its pods.

@@ -62,9 +62,11 @@ pub(in crate::cli) async fn collect(
 
 impl Collected {
     fn forbidden(&mut self, kind: &KindKey, name: &str, why: &str) {
-        let note = format!("cannot read {} {name}: {why}", kind.kind);
+        let mut note = format!("cannot read {} {name}: {why}", kind.kind);
         // most users may not read a ClusterQueue, and few attach a policy: a note is enough
-        if *kind != retry_sources::cluster_queues() {
+        if *kind == retry_sources::cluster_queues() {
+            note += "; RetryPolicies attached to it are not considered";
+        } else {
             self.unread.push(note.clone());
         }
         self.notes.push(note);
@@ -111,7 +113,9 @@ mod tests {
     fn without_a_policy_or_a_queue_of_the_namespace_the_policies_are_not_known() {
         let mut found = Collected { objects: vec![], notes: vec![], unread: vec![] };
         found.forbidden(&retry_sources::cluster_queues(), "all", "no");
-        assert_eq!((found.notes.len(), found.unread.len()), (1, 0));
+        let note =
+            "cannot read ClusterQueue all: no; RetryPolicies attached to it are not considered";
+        assert_eq!((found.notes.as_slice(), found.unread.len()), (&[note.to_owned()][..], 0));
         found.forbidden(&retry_sources::local_queues(), "gpu", "no");
         found.forbidden(&retry_sources::retry_policies(), "infra", "no");
         let want = ["cannot read LocalQueue gpu: no", "cannot read RetryPolicy infra: no"];

@@ -3,6 +3,8 @@
 mod execution;
 mod failure_policy;
 mod health;
+mod kueue;
+mod live;
 mod phases;
 mod pod_failure_policy;
 mod policy;

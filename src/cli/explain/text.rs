@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::aw::words;
 use super::super::term::{Colour, Page, Span};
 use super::answer::{Budget, Eviction, Explanation, Failure, PauseStart, Progress};
-use crate::api::{Phase, RuleSource, SuspectEffect, SuspectNodes};
+use crate::api::{AttemptAction, Phase, RuleSource, SuspectEffect, SuspectNodes};
 use crate::decide::VerdictAction;
 use crate::decide::policy::{short, used_before};
 use crate::tuning::Period;
@@ -80,15 +80,11 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
     let colour = match answer.action {
         VerdictAction::None => words::colour(answer.next_phase),
         VerdictAction::Succeed => Some(Colour::Green),
-        VerdictAction::Fail => Some(Colour::Red),
+        VerdictAction::Handle(AttemptAction::Fail) => Some(Colour::Red),
         VerdictAction::Wait
         | VerdictAction::Deploy
         | VerdictAction::Delete
-        | VerdictAction::Restart
-        | VerdictAction::RestartIgnoringLimit
-        | VerdictAction::RecreateComponent
-        | VerdictAction::Hold
-        | VerdictAction::Requeue => Some(Colour::Yellow),
+        | VerdictAction::Handle(_) => Some(Colour::Yellow),
     };
     let action = match (answer.action, answer.deadline) {
         (VerdictAction::None, _) if answer.is_at_rest() => answer.standing.clone(),

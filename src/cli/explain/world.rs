@@ -11,7 +11,7 @@ use super::super::bundle::{self, Document};
 use super::super::complaint::complaint;
 use super::ExplainInputs;
 use super::objects::{complete, id};
-use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP, Requester};
+use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP, Requester, keys};
 use crate::config::Config;
 use crate::observe::ancestry::{self, Ancestor, Ancestors, Family, Lineage};
 use crate::observe::assemble::{self, Wrapper};
@@ -21,9 +21,10 @@ use crate::observe::pod_record::PodRecord;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::{Controller, Identity, ObjectRecord};
 use crate::observe::retry_sources::{self, Attach, RetrySource};
-use crate::observe::{jobs, nodes};
+use crate::observe::{jobs, nodes, workload};
 use crate::plan::FreshRead;
 use crate::printable::truncate_chars;
+use crate::snapshot::workload::WorkloadRead;
 use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
 use crate::tuning::{Limits, shortened};
 use crate::webhook::default::default;
@@ -331,7 +332,29 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
     }
     snapshot.mark_failed_pods();
     retry_sources::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
+    snapshot.workload = workload_of(wrapper, objects);
+    assume_replacement(&mut snapshot);
     snapshot
+}
+
+/// Its Workload, where the bundle has it.
+fn workload_of(wrapper: &Wrapper, objects: &[Found]) -> WorkloadRead {
+    let is_owned = |found: &&Found| {
+        found.seen.meta.owner_references.iter().flatten().any(|owner| owner.uid == wrapper.uid)
+    };
+    let all: Vec<RawObject> = objects_of(wrapper, objects)
+        .filter(|found| found.group == keys::KUEUE_GROUP && found.kind == "Workload")
+        .filter(is_owned)
+        .map(|found| found.seen.clone())
+        .collect();
+    let found = workload::of_owner(&all, &wrapper.uid);
+    found.map_or(WorkloadRead::NotRead, |seen| WorkloadRead::Found(seen.into_snapshot()))
+}
+
+/// Kueue's settings are not read: by default it replaces failed nodes, where all pods have places in a topology.
+pub(super) fn assume_replacement(snapshot: &mut Snapshot) {
+    let is_read = !matches!(snapshot.workload, WorkloadRead::NotRead);
+    snapshot.replaces_failed_nodes = is_read && snapshot.is_queued();
 }
 
 /// The pods of the bundle that are the AppWrapper's. A bundle rarely holds what stands between a component and

@@ -8,7 +8,7 @@ mod worker;
 
 use std::convert::identity;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -66,11 +66,19 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(DONE)
 }
 
+/// The configuration of a file; the default without one. Without a valid one, the controller does not start.
+pub(super) fn configured(path: Option<&Path>) -> Result<Config, Error> {
+    super::configured(path).map_err(|error| match error {
+        Error::Negative(why) => Error::Usage(why),
+        Error::Usage(_) | Error::Cluster(_) | Error::System(_) => error,
+    })
+}
+
 async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     telemetry::log_panics();
     let mut stop = pin!(stop_signal());
     let text = reload::text_of(args.config.as_deref()).await;
-    let config = super::configured(args.config.as_deref())?;
+    let config = configured(args.config.as_deref())?;
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     let client = cluster::counted(connection.clone(), &metrics)?;

@@ -118,7 +118,7 @@ impl ProgressParts {
         let router = desk.router();
         tokio::spawn(async move { desk.write().await });
         let listener = listening(listener)?;
-        tls::serve(listener, router, current, progress_server::limits(), stopped).await;
+        tls::serve(listener, router, current, None, progress_server::limits(), stopped).await;
         Ok(())
     }
 }
@@ -145,13 +145,7 @@ impl Parts {
             serving.into_iter().map(async |(listener, router, current, clients, limits)| {
                 let listener = listening(listener)?;
                 let stopped = stopped.clone();
-                match clients {
-                    Some(clients) => {
-                        tls::serve_clients(listener, router, current, clients, limits, stopped)
-                            .await;
-                    }
-                    None => tls::serve(listener, router, current, limits, stopped).await,
-                }
+                tls::serve(listener, router, current, clients, limits, stopped).await;
                 Ok(())
             });
         try_join_all(serving).await.map(drop)

@@ -32,7 +32,7 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     telemetry::log_panics();
     let mut stop = pin!(stop_signal());
     let text = reload::text_of(args.config.as_deref()).await;
-    let config = settings(crate::cli::configured(args.config.as_deref())?);
+    let config = settings(super::configured(args.config.as_deref())?);
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     metrics.set_leader(false); // the AppWrappers are those of the active controller

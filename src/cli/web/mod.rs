@@ -43,7 +43,8 @@ pub(super) struct Args {
     /// Port on 127.0.0.1; by default, any that is free
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// Show an export, or another bundle, instead of a cluster: file, directory, or - for standard input
+    /// Show manifests or an export instead of a cluster: file, directory with all directories below,
+    /// or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", conflicts_with_all = ["namespace", "all_namespaces"])]
     files: Vec<PathBuf>,
     /// Namespace; defaults to the namespace of the kubeconfig

@@ -169,8 +169,9 @@ async fn a_pod_that_is_never_ready_stays_pending(pods: &Api<Pod>) {
     let on_node = async || get(pods, "pending").await.spec.and_then(|it| it.node_name);
     create(pods, "pending", &[(annotations::NEVER_READY, "")], None).await;
     eventually(|| async { on_node().await.is_some() }).await;
-    // It takes other pods less than a second from there.
-    sleep(Duration::from_secs(1)).await;
+    // a pod that is created after it runs first
+    create(pods, "ordinary", &[], None).await;
+    eventually(|| async { phase_of(&get(pods, "ordinary").await) == "Running" }).await;
     assert_eq!(phase_of(&get(pods, "pending").await), "Pending");
 }
 

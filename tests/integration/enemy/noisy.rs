@@ -253,6 +253,7 @@ fn a_quiet_tenant_beside_three_hostile_ones() {
             INSTALLED.memory("VmRSS:"),
             beside.as_secs_f64() / alone.as_secs_f64(),
         );
+        assert!(refused.load(Ordering::Relaxed) * 10 < ATTACKERS * count, "the attack was refused");
         assert_eq!(holders.len(), 1, "leadership changed");
         assert!(most < MEMORY_MAX_KIB, "{most} KiB");
     });

@@ -81,6 +81,19 @@ impl<'a> Tenant<'a> {
         api.create(&PostParams::default(), &object).await
     }
 
+    /// A PUT of an object with a field of its spec set to null.
+    async fn set_null(
+        &self,
+        (api_version, kind): (&str, &str),
+        name: &str,
+        field: &str,
+    ) -> Result<DynamicObject, Error> {
+        let api = self.api(api_version, kind);
+        let mut object = api.get(name).await?;
+        object.data["spec"][field] = Value::Null;
+        api.replace(name, &PostParams::default(), &object).await
+    }
+
     async fn patch(
         &self,
         (api_version, kind): (&str, &str),
@@ -434,43 +447,99 @@ async fn install_policies(case: &Case) {
     }
 }
 
+/// A suspended AppWrapper that says who created it.
+fn created_by(requester: Value, name: &str) -> Value {
+    let mut object = wrapper(name, json!({}), vec![pod(name, &[])]);
+    object["spec"]["suspend"] = true.into();
+    object["spec"]["requester"] = requester;
+    object
+}
+
+/// One who may do everything with AppWrappers, but not update their finalizers. The policies are in force.
+async fn eve(case: &Case) -> Tenant<'_> {
+    let client = PLANE.client_of("eve", &["tenants"]).expect("a client");
+    let rules = json!([{"apiGroups": ["*"], "resources": ["appwrappers"], "verbs": ["*"]}]);
+    case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
+        "metadata": {"name": "eve"}, "rules": rules}))
+        .await;
+    case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": "eve"},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "eve"},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "eve"}]}))
+        .await;
+    let creates = json!({"namespace": case.namespace, "group": "workload.codeflare.dev",
+        "resource": "appwrappers", "verb": "create"});
+    case.until_allowed("eve", creates).await;
+    install_policies(case).await;
+    let tenant = Tenant { case, name: "eve".to_owned(), client };
+    // until roles and policies are in force, which nobody tells
+    let mut said = String::new();
+    for round in 0..1000 {
+        let forged = created_by(json!({"username": "admin"}), &format!("forged-{round}"));
+        match tenant.create(forged).await {
+            Err(Error::Api(status)) if status.message.contains("spec.requester") => {
+                said.clone_from(&status.message);
+                break;
+            }
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+    assert!(said.contains("spec.requester must be left out"), "{said}");
+    tenant
+}
+
+#[test]
+fn without_the_webhook_no_policy_in_use_is_removed() {
+    without_webhook("without_the_webhook_no_policy_in_use_is_removed", async |case| {
+        let tenant = eve(&case).await;
+        let policies = json!({
+            "failurePolicy": {"maxRestarts": 1},
+            "podFailurePolicy": {"rules": []},
+            "progress": {"stallAfter": "10m"},
+            "onNoFit": {"action": "Hold"},
+        });
+        let mut object = created_by(json!(null), "ruled");
+        object["spec"]["suspend"] = false.into();
+        object["spec"]["managedBy"] = "example.com/other".into();
+        object["spec"]["executionPolicy"] = json!({"executionPolicyOrder": "InOrder"});
+        let policies = policies.as_object().expect("an object");
+        object["spec"].as_object_mut().expect("a spec").extend(policies.clone());
+        tenant.create(object).await.expect("the webhook is off");
+        let without = |field: &str| json!({"spec": {field: null}});
+        for field in policies.keys().map(String::as_str).chain(["executionPolicy"]) {
+            let said = refusal(tenant.patch(AW, "ruled", without(field)).await);
+            assert!(said.contains("must not be removed"), "{field}: {said}");
+            let said = refusal(tenant.set_null(AW, "ruled", field).await);
+            assert!(said.contains("must not be removed"), "{field}: null: {said}");
+        }
+        // by an account that may update finalizers, such as that of the Go controller
+        case.patch("ruled", without("progress")).await;
+        case.patch("ruled", json!({"spec": {"suspend": true}})).await;
+        for field in policies.keys() {
+            tenant.patch(AW, "ruled", without(field)).await.expect("it is suspended");
+        }
+        let said = refusal(tenant.patch(AW, "ruled", without("executionPolicy")).await);
+        assert!(said.contains("spec.executionPolicy must not be removed"), "{said}");
+        case.patch("ruled", without("executionPolicy")).await;
+        // what is null is none
+        let mut object = created_by(json!(null), "empty");
+        object["spec"]["suspend"] = false.into();
+        object["spec"]["managedBy"] = "example.com/other".into();
+        let fields = || policies.keys().map(String::as_str).chain(["executionPolicy"]);
+        for field in fields() {
+            object["spec"][field] = json!(null);
+        }
+        tenant.create(object).await.expect("the webhook is off");
+        for field in fields() {
+            tenant.patch(AW, "empty", without(field)).await.expect("there is none");
+        }
+    });
+}
+
 #[test]
 fn without_the_webhook_nobody_writes_another_users_name() {
     without_webhook("without_the_webhook_nobody_writes_anothers_name", async |case| {
-        let client = PLANE.client_of("eve", &["tenants"]).expect("a client");
-        let rules = json!([{"apiGroups": ["*"], "resources": ["appwrappers"], "verbs": ["*"]}]);
-        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
-            "metadata": {"name": "eve"}, "rules": rules}))
-            .await;
-        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": "eve"},
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "eve"},
-            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "eve"}]}))
-            .await;
-        let creates = json!({"namespace": case.namespace, "group": "workload.codeflare.dev",
-            "resource": "appwrappers", "verb": "create"});
-        case.until_allowed("eve", creates).await;
-        install_policies(&case).await;
-        let tenant = Tenant { case: &case, name: "eve".to_owned(), client };
-        let by = |name: &str, requester: Value| {
-            let mut object = wrapper(name, json!({}), vec![pod(name, &[])]);
-            object["spec"]["suspend"] = true.into();
-            object["spec"]["requester"] = requester;
-            object
-        };
-        // until roles and policies are in force, which nobody tells
-        let mut said = String::new();
-        for round in 0..1000 {
-            let forged = by(&format!("forged-{round}"), json!({"username": "admin"}));
-            match tenant.create(forged).await {
-                Err(Error::Api(status)) if status.message.contains("spec.requester") => {
-                    said.clone_from(&status.message);
-                    break;
-                }
-                _ => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        }
-        assert!(said.contains("spec.requester must be left out"), "{said}");
+        let tenant = eve(&case).await;
         let groups = json!(["tenants", "system:authenticated"]);
         for (forged, is_ok) in [
             (json!({"username": "eve", "groups": ["system:masters"]}), false),
@@ -479,10 +548,10 @@ fn without_the_webhook_nobody_writes_another_users_name() {
             (json!({"username": "eve", "groups": groups, "extra": {"scope": ["x"]}}), false),
             (json!({"username": "eve", "groups": groups}), true),
         ] {
-            let answer = tenant.create(by("mine", forged.clone())).await;
+            let answer = tenant.create(created_by(forged.clone(), "mine")).await;
             assert_eq!(answer.is_ok(), is_ok, "{forged}: {answer:?}");
         }
-        tenant.create(by("plain", json!(null))).await.expect("the webhook is off");
+        tenant.create(created_by(json!(null), "plain")).await.expect("the webhook is off");
         let late = json!({"spec": {"requester": {"username": "eve", "groups": groups}}});
         let said = refusal(tenant.patch(AW, "plain", late).await);
         assert!(said.contains("must not be changed"), "{said}");
@@ -503,8 +572,8 @@ fn more_pods_than_were_admitted_are_told() {
         let over = case.condition("a", "PodsOverQuota", "True").await;
         assert_eq!(over.phase(), "Running", "by default that is all");
         let said = over.condition_field("PodsOverQuota", "message");
-        assert!(said.contains("Job/j: 6 pods in pod set 0-0, 1 declared"), "{said}");
-        assert!(case.warning("a", "PodsOverQuota").await.contains("Job/j: 6 pods"));
+        assert!(said.contains("Job/j: pod set 0-0 has 6 live pods, but only 1"), "{said}");
+        assert!(case.warning("a", "PodsOverQuota").await.contains("Job/j: pod set 0-0 has 6 live"));
         let page = page().await;
         assert!(!page.contains("appwrapper_pods_over_quota 0"), "{page}");
         assert!(page.contains("appwrapper_pods_over_quota "), "{page}");
@@ -512,7 +581,8 @@ fn more_pods_than_were_admitted_are_told() {
         case.condition("a", "PodsOverQuota", "False").await;
         let replicas = json!({"spec": {"replicas": 3}});
         tenant.patch(("apps/v1", "Deployment"), "d", replicas).await.expect("it may scale it");
-        case.says("a", "PodsOverQuota", "Deployment/d: 3 pods in pod set 1-0, 1 declared").await;
+        let want = "Deployment/d: pod set 1-0 has 3 live pods, but only 1 is declared";
+        case.says("a", "PodsOverQuota", want).await;
     });
 }
 

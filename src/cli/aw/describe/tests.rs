@@ -338,7 +338,7 @@ fn components_say_why_they_are_not_there() {
         (
             object(Owner::Stranger("Job/x".into())),
             vec![],
-            "its name is taken: the object is owned by Job/x",
+            "an object of this name already exists and is owned by Job/x",
         ),
         (reports(failed, false), vec![], "failed: Deadline: late"),
         (reports(Outcome::Succeeded, false), vec![], "succeeded"),

@@ -32,13 +32,13 @@ fn each_phase_says_what_it_waits_for() {
     for (queue, status, want) in [
         ("", json!({}), "waiting for the controller"),
         ("gpu", json!({"phase": "Suspended"}), "waiting for admission by queue gpu"),
-        ("", json!({"phase": "Suspended"}), "waiting for spec.suspend to be false"),
+        ("", json!({"phase": "Suspended"}), "suspended by spec.suspend"),
         ("", json!({"phase": "Resuming"}), "creating its components"),
         ("", json!({"phase": "Running"}), "waiting for its pods"),
         ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods running"),
         (
             "",
-            json!({"phase": "Running", "conditions": [ready("False", "Suspend is false")]}),
+            json!({"phase": "Running", "conditions": [ready("False", "spec.suspend is false")]}),
             "waiting for its pods",
         ),
         (
@@ -160,7 +160,7 @@ fn a_manager_cluster_shows_the_state_in_the_worker_cluster() {
 fn the_annotation_active_does_not_suspend_a_copy_of_multikueue() {
     for (label, want) in [
         (json!({}), "suspended by its annotation active"),
-        (json!({keys::MULTIKUEUE_ORIGIN: "multikueue"}), "waiting for spec.suspend to be false"),
+        (json!({keys::MULTIKUEUE_ORIGIN: "multikueue"}), "suspended by spec.suspend"),
     ] {
         let object = json!({
             "metadata": {"name": "aw", "namespace": "ns", "labels": label,

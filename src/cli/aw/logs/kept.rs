@@ -40,7 +40,8 @@ pub(super) async fn log(
             let unread = unread.map(|why| format!("it cannot be read, and was not kept: {why}"));
             let deleted = || "the pod was deleted, and its log was not kept".to_owned();
             return no(format!(
-                "{}; the controller keeps logs if failureLogs.enabled is set; if it could not read or store this one, its own log says why",
+                "{}; the controller keeps logs if failureLogs.enabled is set; if it could not read or store this \
+                 one, the controller's log says why",
                 unread.unwrap_or_else(deleted)
             ));
         }

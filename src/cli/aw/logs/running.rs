@@ -10,6 +10,7 @@ use crate::cli::cluster::{said, unanswered, unlisted};
 use crate::cli::place::{One, Place, get};
 use crate::observe::live::{self, pod_resource};
 use crate::observe::pod_record::PodRecord;
+use crate::observe::raw_object::RawObject;
 
 /// The most logs that are read: each is a request.
 const LOGS_MAX: usize = 100;
@@ -22,10 +23,7 @@ pub(super) async fn all(
 ) -> Result<(Vec<Log>, Vec<String>), Error> {
     let seen = live::seen_pods(&place.client, &place.namespace, &one.wrapper.name).await;
     let seen = seen.map_err(|error| unlisted(&error))?;
-    let pods = seen.iter().map(PodRecord::of).filter(|record| {
-        record.identity.appwrapper_uid.as_deref() == Some(one.wrapper.uid.as_str())
-    });
-    let pods: Vec<PodRecord> = pods.collect();
+    let pods = records(&seen, &one.wrapper.uid);
     if let Some(wanted) = args.container.as_deref() {
         has_container(&pods, wanted)
             .map_err(|why| Error::Negative(format!("{}: {why}", title(place, one))))?;
@@ -57,6 +55,11 @@ pub(super) async fn all(
         return Err(Error::Cluster(format!("cannot read the log of {why}")));
     }
     Ok((logs, notes))
+}
+
+/// What is kept of the pods that may be of the AppWrapper with this UID.
+fn records(seen: &[RawObject], uid: &str) -> Vec<PodRecord> {
+    seen.iter().map(PodRecord::of).filter(|record| record.identity.may_be_of(uid)).collect()
 }
 
 fn title(place: &Place, one: &One) -> String {
@@ -149,9 +152,26 @@ async fn read(
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use serde_json::json;
 
     use super::*;
+    use crate::api::keys;
     use crate::snapshot::{Container, Pod};
+
+    #[test]
+    fn pods_that_the_go_controller_created_have_logs() {
+        let pod = |name: &str, labels| {
+            let object = json!({"metadata": {"name": name, "labels": labels}});
+            serde_json::from_str::<RawObject>(&object.to_string()).unwrap()
+        };
+        let seen = [
+            pod("old", json!({keys::APPWRAPPER: "a"})),
+            pod("own", json!({keys::APPWRAPPER: "a", keys::APPWRAPPER_UID: "u"})),
+            pod("of-another", json!({keys::APPWRAPPER: "a", keys::APPWRAPPER_UID: "v"})),
+        ];
+        let names: Vec<String> = records(&seen, "u").into_iter().map(|it| it.pod.name).collect();
+        assert_eq!(names, ["old", "own"]);
+    }
 
     #[test]
     fn a_pod_that_may_not_be_seen_is_no_deleted_pod() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::observe::pod_record::PodRecord;
@@ -85,10 +85,7 @@ fn life(pod: &Pod, seen: &RawObject) -> Life {
     let lean: LeanPod = serde_json::from_str(seen.raw.get()).unwrap_or_default();
     let states = || lean.status.container_statuses.iter().map(|container| &container.state);
     let times = || states().flat_map(|state| [&state.running, &state.terminated]).flatten();
-    let deleting = seen.meta.deletion_timestamp.as_ref().map(|time| {
-        let grace = seen.meta.deletion_grace_period_seconds.unwrap_or_default().max(0);
-        time.0.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(time.0)
-    });
+    let deleting = pod.deletion_requested.or(pod.due_to_go);
     let is_over = match pod.phase {
         PodPhase::Succeeded | PodPhase::Failed => true,
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => false,

@@ -44,13 +44,8 @@ fn without_a_queue_the_spec_says_whether_it_is_suspended() {
         (true, Resume, SuspendPlan::Spec),
         (false, Resume, already("is not suspended")),
     ] {
-        for (queue, queued) in [
-            (None, Queued::NoKueue),
-            (None, Queued::Nothing),
-            (None, Queued::Hidden("x".into())),
-            (Some("gpu"), Queued::NoKueue),
-        ] {
-            let wrapper = wrapper(Phase::Running, queue, suspended);
+        for queued in [Queued::NoKueue, Queued::Nothing, Queued::Hidden("x".into())] {
+            let wrapper = wrapper(Phase::Running, None, suspended);
             assert_eq!(planned(&wrapper, &queued, action), want, "{queued:?}");
         }
     }
@@ -74,6 +69,8 @@ fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
         // too large for the stack
         (plain(false), of(true), Suspend, annotation),
         (plain(false), Queued::Nothing, Suspend, annotation),
+        (plain(false), Queued::NoKueue, Suspend, annotation),
+        (plain(true), Queued::NoKueue, Resume, "spec"),
         (plain(false), hidden.clone(), Suspend, annotation),
         (plain(true), of(true), Suspend, annotation),
         (plain(true), returning.clone(), Suspend, annotation),
@@ -97,7 +94,7 @@ fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
         (wrapper(Phase::Suspended, None, true), of(false), Resume, "spec"),
         (wrapper(Phase::Running, None, false), of(false), Resume, "is not suspended"),
         (wrapper(Phase::Suspended, None, true), of(true), Resume, "spec"),
-        (plain(true), hidden, Resume, "Kueue has to admit it from queue gpu"),
+        (plain(true), hidden, Resume, "is waiting for admission by queue gpu; see "),
     ] {
         let said = match planned(&wrapper, &queued, action) {
             SuspendPlan::Annotation => annotation.to_owned(),
@@ -279,6 +276,10 @@ fn who_suspends_with_a_queue_is_told_of_the_quota() {
     };
     let quota = "then Kueue releases its quota";
     assert!(said(SuspendPlan::Annotation, Phase::Running).contains(quota));
+    let running = wrapper(Phase::Running, Some("gpu"), false);
+    let without_kueue =
+        message(SwitchAction::Suspend, &SuspendPlan::Annotation, &running, &Queued::NoKueue);
+    assert!(without_kueue.ends_with(": the controller deletes its resources"), "{without_kueue}");
     assert!(said(SuspendPlan::Annotation, Phase::Suspended).contains("it stays suspended"));
     assert!(!said(SuspendPlan::Spec, Phase::Running).contains("quota"));
     for (queue, want) in [(Some("gpu"), true), (None, false)] {

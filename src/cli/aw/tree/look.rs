@@ -38,18 +38,15 @@ pub(in crate::cli) struct Found {
 /// API version and kind of what something makes.
 type Made = &'static [(&'static str, &'static str)];
 
-/// What makes objects between itself and its pods, and has no row in the registry in this version: API version and kind, and
-/// the kinds that it makes.
-const MAKES: [((&str, &str), Made); 2] = [
-    (("batch/v1", "CronJob"), &[("batch/v1", "Job")]),
-    (("kubeflow.org/v2beta1", "MPIJob"), &[("batch/v1", "Job")]),
-];
+/// What makes objects between itself and its pods, and has no row in the registry: API version and kind, and the kinds that it
+/// makes.
+const MAKES: [((&str, &str), Made); 1] = [(("batch/v1", "CronJob"), &[("batch/v1", "Job")])];
 
 /// The kinds that stand between a component of a kind and its pods.
 fn made_by(kind: &KindKey) -> Vec<KindKey> {
     let by = (kind.api_version.as_str(), kind.kind.as_str());
     let row = Kind::of_any_version(by.0, by.1);
-    let known: Made = if row.is_known() { row.makes } else { &[] };
+    let known: Made = if row.is_known() { Kind::made_by(by.0, by.1) } else { &[] };
     let more = MAKES.iter().filter(|(maker, _)| *maker == by).flat_map(|(_, made)| made.iter());
     let made = known.iter().chain(more).map(|(api_version, kind)| KindKey {
         api_version: (*api_version).to_owned(),

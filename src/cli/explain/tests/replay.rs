@@ -103,7 +103,7 @@ fn the_same_policies_decide_the_same() {
     let want = "all 3 failures are decided the same way; fails at attempt 2, as recorded";
     assert_eq!((&answer["outcome"], &answer["notes"]), (&json!(want), &json!([])));
     let first = &answer["attempts"][0];
-    assert_eq!(first["reason"], "retry limit not reached (0 of 2 used)");
+    assert_eq!(first["reason"], "retry limit not reached (0 of 2 restarts used)");
     assert_eq!((&first["assumptions"], &first["reached"]), (&json!([]), &json!(true)));
     let want = json!({"component": "work", "pod": "w-0", "node": "node-1", "container": "main",
         "exitCode": 3, "reason": "Error", "category": "application",
@@ -129,7 +129,7 @@ fn after_a_failure_nothing_would_have_happened_but_is_judged_all_the_same() {
         line(attempts, &["/1/reason", "/2/reason"]),
         "exit code 137 is listed in annotation \
          workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by retryLimit \
-         would not have happened; retry limit not reached (1 of 2 used); \
+         would not have happened; retry limit not reached (1 of 2 restarts used); \
          recorded: failure by retryLimit"
     );
     let alone = "only container main is evaluated, as an app container: the record has no other";
@@ -178,7 +178,7 @@ fn a_pod_failure_policy_over_what_is_recorded() {
     let conditions = "the record does not contain the conditions of the pod";
     let (free, left, fails) = (
         "rule 0 of podFailurePolicy restarts the AppWrapper, uncounted",
-        "retry limit not reached (0 of 3 used)",
+        "retry limit not reached (0 of 3 restarts used)",
         "rule 0 of podFailurePolicy fails the AppWrapper",
     );
     let rule = "rule 0 of podFailurePolicy";
@@ -282,7 +282,7 @@ fn a_failure_policy_over_components_that_speak_and_over_pods() {
     let plain = "{source: retryLimit}";
     let decided = "{source: failurePolicy, name: late, index: 0}";
     let taken = "Job/work is assumed to have failed with the pod; otherwise retry limit not \
-                 reached (0 of 3 used)";
+                 reached (0 of 3 restarts used)";
     for (what, rules, failure, rule, want, assumptions) in [
         ("it says so", fatal, said, plain, "Fail failurePolicy 0", vec![]),
         ("it was gone, not failed", fatal, missing, plain, "Restart retryLimit null", vec![]),
@@ -304,7 +304,7 @@ fn a_failure_policy_over_components_that_speak_and_over_pods() {
             "Fail failurePolicy 0",
             vec![format!(
                 "{unknown} matching, because a rule of that name was applied; otherwise retry \
-                 limit not reached (0 of 3 used)"
+                 limit not reached (0 of 3 restarts used)"
             )],
         ),
         (
@@ -454,9 +454,9 @@ fn people_get_a_table_and_the_reasons() {
     1        w-1/main 137 OOMKilled  node-2  Restart (retryLimit)  Fail (exitCodeAnnotation)  -         -
     2        w-0/main 3 Error        node-1  Fail (retryLimit)     Restart (retryLimit)       1 of 2    1m30s
 
-    same    attempt 0: retry limit not reached (0 of 2 used)
+    same    attempt 0: retry limit not reached (0 of 2 restarts used)
     differs attempt 1: exit code 137 is listed in annotation workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by retryLimit
-    differs attempt 2: would not have happened; retry limit not reached (1 of 2 used); recorded: failure by retryLimit
+    differs attempt 2: would not have happened; retry limit not reached (1 of 2 restarts used); recorded: failure by retryLimit
     assumed attempts 0, 2: only container main is evaluated, as an app container: the record has no other
     ");
     let coloured = replay::text(&answer, true).to_string();

@@ -86,7 +86,7 @@ function follow() {
     events = new EventSource("events");
     events.addEventListener("reset", () => {
       list.clear();
-      say("reading the list");
+      say("loading the list");
     });
     events.addEventListener("change", (event) => {
       const change = JSON.parse(event.data);
@@ -153,7 +153,7 @@ async function queues() {
       ]);
     });
     const row = (tag, cells) => el("tr", {}, ...cells.map((cell) => el(tag, {}, cell)));
-    const titles = ["Queue", "ClusterQueue", "Pending", "Admitted", "Resource", "Reserved here", "Reserved in all"];
+    const titles = ["Queue", "ClusterQueue", "Pending", "Admitted", "Resource", "Reserved by this queue", "Reserved by all queues"];
     const table = el("table", {}, el("thead", {}, row("th", titles)), el("tbody", {}, ...rows.map((cells) => row("td", cells))));
     const none = el("p", { class: "muted" }, "No queues.");
     body.replaceChildren(rows.length ? table : none, ...notes.map((note) => el("p", { class: "muted" }, note)));
