@@ -290,7 +290,7 @@ fn through_a_queue_kueue_suspends_resumes_and_admits_anew() {
         // an administrator's deactivation is not the owner's to undo
         case.activate("first", false).await;
         case.phase("first", "Suspended").await;
-        owner.run(&["resume", "first"]).with(1, &["not suspended by its annotation"]);
+        owner.run(&["resume", "first"]).with(1, &["is waiting for admission by queue"]);
         user.run(&["resume", "first"]).with(0, &["waiting for admission"]);
         case.ready("first", 2).await;
 
