@@ -214,30 +214,22 @@ async fn presence(
     let creates = wrapper.status.phase.runs_components();
     let seen = memory.kin.component(index).map(str::to_owned);
     let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
-    let cached = match sources.cache.object(&kind, &at, &wrapper.key()) {
-        Some(record) => {
-            memory.shown(index);
-            Some(record)
-        }
-        // while everything is being deleted, only what is seen counts: a deleted object would stay here
-        None if creates => {
-            let uids = [seen.as_deref(), component.recorded.as_deref()];
-            let departed = memory.departed.object(&kind, uids);
-            let departed = departed.filter(|_| !was_deleted(wrapper, memory, index));
-            departed.or_else(|| memory.recently_created(index)).cloned()
-        }
-        None => None,
-    };
+    let cached = shown_object(sources, wrapper, memory, (&kind, &at), component, index);
+    let is_doubtful = cached.is_some() && is_to_come(wrapper, memory, index);
     let read = match ask {
-        FreshRead::Nothing => {
+        FreshRead::Nothing if !is_doubtful => {
             let lacking = if memory.is_absent(index) { Presence::Absent } else { Presence::Unseen };
             return Ok(cached.map_or(lacking, found));
         }
         // What the cache holds is there; only what it lacks must be asked for.
-        FreshRead::Missing | FreshRead::Pods => match cached.map(found) {
-            Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
-            Some(_) | None => sources.live.object(sources.client, &kind, &at).await,
-        },
+        FreshRead::Nothing | FreshRead::Missing | FreshRead::Pods => {
+            let is_known =
+                |presence: &Presence| !is_doubtful && is_recorded(wrapper, index, presence);
+            if let Some(presence) = cached.map(found).filter(is_known) {
+                return Ok(presence);
+            }
+            sources.live.object(sources.client, &kind, &at).await
+        }
         // The LIST of the pods that name the AppWrapper follows, and shows any other of ours that has its name.
         FreshRead::Gone
             if live::fits_label(&wrapper.name) && is_removed(memory, index, cached.as_ref()) =>
@@ -265,6 +257,29 @@ async fn presence(
         Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(Presence::NoKind),
         Err(error @ Error::Api { .. }) => Err(error),
     }
+}
+
+/// The object of a component as the watch shows it, or what this process knows of it that the watch does not show.
+fn shown_object(
+    sources: Sources<'_>,
+    wrapper: &Wrapper,
+    memory: &mut ReconcileState,
+    (kind, at): (&cache::KindKey, &Key),
+    component: &Component,
+    index: usize,
+) -> Option<ObjectRecord> {
+    if let Some(record) = sources.cache.object(kind, at, &wrapper.key()) {
+        memory.shown(index);
+        return Some(record);
+    }
+    // while everything is being deleted, only what is seen counts: a deleted object would stay here
+    if !wrapper.status.phase.runs_components() {
+        return None;
+    }
+    let uids = [memory.kin.component(index), component.recorded.as_deref()];
+    let departed = memory.departed.object(kind, uids);
+    let departed = departed.filter(|_| !was_deleted(wrapper, memory, index));
+    departed.or_else(|| memory.recently_created(index)).cloned()
 }
 
 /// Reads the components again that may have ended although they do not say so yet, since a pod failed: after the pods, so that
@@ -316,10 +331,20 @@ pub(super) fn was_deleted(wrapper: &Wrapper, memory: &ReconcileState, index: usi
     if memory.unrecorded.contains(&index) {
         return false;
     }
-    let status = wrapper.status.component_status.get(index);
-    let deployed =
-        status.and_then(|it| condition::find(&it.conditions, condition::RESOURCES_DEPLOYED));
-    deployed.is_some_and(|condition| condition.status == "False")
+    told_of(wrapper, index, condition::RESOURCES_DEPLOYED) == Some("False")
+}
+
+/// Whether a component is to be created again, everything of it being gone: a watch that repeats old events shows what was
+/// deleted, and only the API server can tell it from what another leader has created.
+fn is_to_come(wrapper: &Wrapper, memory: &ReconcileState, index: usize) -> bool {
+    was_deleted(wrapper, memory, index)
+        && told_of(wrapper, index, condition::DELETING_RESOURCES) != Some("True")
+}
+
+/// The status of a condition of a component.
+fn told_of<'a>(wrapper: &'a Wrapper, index: usize, kind: &str) -> Option<&'a str> {
+    let status = wrapper.status.component_status.get(index)?;
+    condition::find(&status.conditions, kind).map(|condition| condition.status.as_str())
 }
 
 /// What was deleted since the last look is decided about, if anything is.

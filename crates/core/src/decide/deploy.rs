@@ -49,11 +49,16 @@ where
         let deadline = failing_since(draft, index, begun);
         let deadline = draft.facts.limits.admission_grace.after(deadline);
         problem.deadline = Some(deadline);
+        let is_usual = left_behind(draft, index).is_some();
         if draft.facts.now >= deadline {
+            if is_usual && snapshot.answered < FreshRead::Pods {
+                // the cache may still show a pod that is gone
+                draft.ask(FreshRead::Pods);
+                return Err(here.stay());
+            }
             return Err(resolve::resolve(here, draft, &problem));
         }
         // its pods go soon after it
-        let is_usual = left_behind(draft, index).is_some();
         let odd_from = LEFT_BEHIND_AFTER.after(begun);
         if is_usual && draft.facts.now < odd_from {
             draft.look_again(odd_from);
