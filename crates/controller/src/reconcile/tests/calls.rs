@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{PAST, Play};
 use crate::act::events::About;
-use crate::api::{Phase, Since, keys};
+use crate::api::{ComponentStatus, Phase, Since, condition, keys};
 use crate::clock::ManualClock;
 use crate::config::{Autopilot, Config};
 use crate::decide::{Decision, Facts, decide};
@@ -315,6 +315,51 @@ pub(super) async fn look(
     observe::observe(context.sources(), wrapper, memory, ask, attach, &autopilot).await
 }
 
+/// The watch shows the Job `b` of an attempt.
+fn show_job(context: &Context, wrapper: &Wrapper, attempt: &str) {
+    let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "name": "aw", "uid": "uid", "controller": true}]);
+    let job = json!({"metadata": {"name": "b", "namespace": "ns", "uid": "uid-b",
+        "labels": {keys::ATTEMPT: attempt}, "ownerReferences": owner}});
+    let seen: RawObject = serde_json::from_str(&job.to_string()).unwrap();
+    let kind = kind_of(&wrapper.components[0]);
+    context.cache.put_object(&kind, ObjectRecord::of(&seen, &kind.api_version, &kind.kind));
+}
+
+/// It may be what was deleted: a watch can repeat old events.
+#[tokio::test]
+async fn what_a_watch_shows_of_a_component_that_is_to_come_is_read() {
+    for (is_deployed, is_going, is_made_here, is_read) in [
+        (true, false, false, false),
+        (false, true, false, false),
+        (false, false, true, false),
+        (false, false, false, true),
+    ] {
+        let server = server(&[]);
+        let context = context(&server, Duration::ZERO);
+        let mut wrapper = wrapper(Phase::Running, false, false);
+        let mut component = ComponentStatus::default();
+        let now = Timestamp::UNIX_EPOCH;
+        for (kind, is_true) in [
+            (condition::RESOURCES_DEPLOYED, is_deployed),
+            (condition::DELETING_RESOURCES, is_going),
+        ] {
+            condition::set(&mut component.conditions, kind, is_true, "Test", "", now);
+        }
+        wrapper.status.component_status = vec![component; 2];
+        show_job(&context, &wrapper, "0");
+        let (mut memory, attach) = (ReconcileState::default(), Attach::default());
+        if is_made_here {
+            memory.unrecorded.insert(1);
+        }
+        let seen = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
+        let is_there = seen.unwrap().components[1].ours().is_some();
+        let called = server.called.lock().unwrap();
+        let found = (called.contains(&format!("GET {JOBS}/b")), is_there);
+        assert_eq!(found, (is_read, !is_read), "{is_deployed} {is_going} {is_made_here}");
+    }
+}
+
 #[tokio::test]
 async fn an_object_of_another_attempt_that_a_watch_shows_is_read_before_anything_is_concluded() {
     for (attempt, ask, is_read) in [
@@ -326,13 +371,7 @@ async fn an_object_of_another_attempt_that_a_watch_shows_is_read_before_anything
         let server = server(&[]);
         let context = context(&server, Duration::ZERO);
         let wrapper = wrapper(Phase::Running, false, false);
-        let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-            "name": "aw", "uid": "uid", "controller": true}]);
-        let job = json!({"metadata": {"name": "b", "namespace": "ns", "uid": "uid-b",
-            "labels": {keys::ATTEMPT: attempt}, "ownerReferences": owner}});
-        let seen: RawObject = serde_json::from_str(&job.to_string()).unwrap();
-        let kind = kind_of(&wrapper.components[0]);
-        context.cache.put_object(&kind, ObjectRecord::of(&seen, &kind.api_version, &kind.kind));
+        show_job(&context, &wrapper, attempt);
         let (mut memory, attach) = (ReconcileState::default(), Attach::default());
         // the LIST of pods is not answered
         let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;

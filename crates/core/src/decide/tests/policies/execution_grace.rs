@@ -75,6 +75,7 @@ fn what_was_taken_away_comes_back_when_its_pods_are_gone() {
     assert_eq!((decision.next, decision.actions), (Phase::Running, vec![]));
     let world = world.settled(1001);
     assert_eq!(world.says_at(1059), "Wait 1060");
+    assert_eq!(world.ask(1060).ask, FreshRead::Pods, "the cache may still show a pod that is gone");
     assert_eq!(world.says_at(1060), "Restart retryLimit 0 of 3");
     let mut gone = world;
     gone.snapshot.pods.retain(|pod| pod.component != Some(LAUNCHER));
