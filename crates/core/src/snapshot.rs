@@ -223,6 +223,19 @@ pub struct Object {
     pub report: Report,
 }
 
+impl Object {
+    /// That no other object of its name can be created.
+    #[must_use]
+    pub fn holds_name(&self) -> String {
+        let what = if self.terminating {
+            "the name is held by a terminating object"
+        } else {
+            "an object of this name still exists"
+        };
+        format!("{what} (UID {})", self.uid)
+    }
+}
+
 /// Whose an object is, by the UID of its controller owner reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Owner {

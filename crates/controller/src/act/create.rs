@@ -130,9 +130,7 @@ fn adopt(
         Owner::Us if !object.terminating && object.attempt.is_none_or(|n| n == attempt) => {
             Ok(found)
         }
-        Owner::Us | Owner::Former | Owner::Stranger(_) => {
-            Err(transient(format!("an object of this name still exists (UID {})", object.uid)))
-        }
+        Owner::Us | Owner::Former | Owner::Stranger(_) => Err(transient(object.holds_name())),
     }
 }
 
@@ -190,13 +188,22 @@ mod tests {
         let wrapper = Wrapper::read(&read(appwrapper)).unwrap();
         let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
             "name": "aw", "uid": "uid", "controller": true}]);
-        for (attempt, is_taken) in [("2", false), ("3", true)] {
+        let (exists, goes) = (
+            "an object of this name still exists (UID job)",
+            "the name is held by a terminating object (UID job)",
+        );
+        for (attempt, deleted, want) in [
+            ("2", None, Some(exists)),
+            ("2", Some("2026-01-01T00:00:00Z"), Some(goes)),
+            ("3", Some("2026-01-01T00:00:00Z"), Some(goes)),
+            ("3", None, None),
+        ] {
             let job = json!({"metadata": {"name": "j", "namespace": "ns", "uid": "job",
-                "labels": {keys::ATTEMPT: attempt}, "ownerReferences": owner}});
+                "labels": {keys::ATTEMPT: attempt}, "ownerReferences": owner,
+                "deletionTimestamp": deleted}});
             let found = ObjectRecord::of(&read(job), "batch/v1", "Job");
             let said = adopt(&wrapper, 0, &wrapper.components[0], 3, found).err();
-            let want = transient("an object of this name still exists (UID job)");
-            assert_eq!(said, (!is_taken).then_some(want), "{attempt}");
+            assert_eq!(said, want.map(transient), "{attempt} {deleted:?}");
         }
     }
 

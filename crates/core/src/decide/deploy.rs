@@ -171,9 +171,7 @@ pub(super) fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, Str
         let title = component.title();
         match (&component.presence, &component.creation, left_behind(draft, *index)) {
             (Presence::Present(object), _, _) => {
-                let uid = &object.uid;
-                let why = format!("{title}: an object of this name still exists (UID {uid})");
-                Some((*index, why))
+                Some((*index, format!("{title}: {}", object.holds_name())))
             }
             (_, _, Some(pod)) => {
                 Some((*index, format!("{title} was deleted, but {pod} still exists")))

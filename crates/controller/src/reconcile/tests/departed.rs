@@ -131,10 +131,10 @@ async fn what_is_created_again_is_not_seen_once_more() {
         jobs.take(&context.cache, Event::Apply(job.clone()));
         pods.take(&context.cache, Event::Apply(watched(&pod_of_job("Failed", &json!({})))));
         let mut memory = ReconcileState::default();
-        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
         if is_made_here {
             memory.unrecorded.insert(1);
         }
+        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
         jobs.take(&context.cache, Event::Delete(job));
         let deletion = json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0});
         pods.take(&context.cache, Event::Delete(watched(&pod_of_job("Failed", &deletion))));
