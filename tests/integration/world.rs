@@ -29,6 +29,8 @@ const FOUND: &[(u64, &str)] = &[
     (4201, "a component was created again, and another's failure was recorded as the cause"),
     (1459, "after a hang, the only node was avoided, and no pod ever ran again"),
     (6696, "a leader created what its own write, ten seconds old, still seemed to want"),
+    (1886, "a watch repeated old events, and a deleted pod counted as created again"),
+    (6768, "a new leader still saw a pod that was gone, and gave up its component"),
 ];
 
 /// How many seeds a mutation has to be found in.
