@@ -38,7 +38,7 @@ named! {
         RecreateUncounted: "recreate-uncounted", "A component that is created again is not counted.";
         LostIsFenced: "lost-is-fenced", "Force is used at once on a node that is only not heard of.";
         FatalIsRetried: "fatal-is-retried", "A rule that says that the AppWrapper fails is not heard.";
-        LabelIsOwnership: "label-is-ownership", "A pod that bears our labels is ours, whoever made it.";
+        LabelIsOwnership: "label-is-ownership", "A pod with our labels is ours, whoever created it.";
         InventedOwnerIsGone: "invented-owner-is-gone", "An owner of a kind that is not served once was ours.";
         RelabelledPodIsGone: "relabelled-pod-is-gone", "A pod that has lost our labels is gone.";
         OrphanedPodIsGone: "orphaned-pod-is-gone", "A pod that has lost its owners is gone.";
@@ -47,7 +47,7 @@ named! {
         NoFloorOfUncounted: "no-floor-of-uncounted", "Uncounted restarts follow each other without a pause.";
         RecordedUidIsProof: "recorded-uid-is-proof", "An object whose UID the status records is ours.";
         AncestorsByUid: "ancestors-by-uid", "What was read of an owner holds for every reference to its UID.";
-        UnreadableOwnerFailsLook: "unreadable-owner-fails-look", "An owner that may not be read fails the look.";
+        UnreadableOwnerFailsLook: "unreadable-owner-fails-look", "An owner that the controller is forbidden to read makes the whole read fail.";
         NegativeCountTrusted: "negative-count-trusted", "A count below zero is counted on.";
         FarRetryAfterTrusted: "far-retry-after-trusted", "Any moment of the next attempt is waited for.";
         UnknownPhaseStopsAll: "unknown-phase-stops-all", "A phase that cannot be read ends every look.";
@@ -72,7 +72,7 @@ named! {
         RequeueEarly: "requeue-early", "A Workload is deactivated while resources exist.";
         InactiveRuns: "inactive-runs", "The annotation `active` is ignored.";
         RequeueForgotten: "requeue-forgotten", "A Workload that the controller deactivated stays inactive.";
-        DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
+        DeadlineForgotten: "deadline-forgotten", "Nothing is reconciled again when a period ends.";
     }
 }
 

@@ -455,18 +455,23 @@ fn created_by(requester: Value, name: &str) -> Value {
     object
 }
 
+/// A Role with these rules, bound to a user.
+async fn grant(case: &Case, role: &str, user: &str, rules: Value) {
+    case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
+        "metadata": {"name": role}, "rules": rules}))
+        .await;
+    case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}]}))
+        .await;
+}
+
 /// One who may do everything with AppWrappers, but not update their finalizers. The policies are in force.
 async fn eve(case: &Case) -> Tenant<'_> {
     let client = PLANE.client_of("eve", &["tenants"]).expect("a client");
     let rules = json!([{"apiGroups": ["*"], "resources": ["appwrappers"], "verbs": ["*"]}]);
-    case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
-        "metadata": {"name": "eve"}, "rules": rules}))
-        .await;
-    case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
-        "metadata": {"name": "eve"},
-        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "eve"},
-        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "eve"}]}))
-        .await;
+    grant(case, "eve", "eve", rules).await;
     let creates = json!({"namespace": case.namespace, "group": "workload.codeflare.dev",
         "resource": "appwrappers", "verb": "create"});
     case.until_allowed("eve", creates).await;

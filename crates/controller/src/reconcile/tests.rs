@@ -158,8 +158,8 @@ fn what_is_written_in_an_attempt_of_another_process_begins_none() {
         let mut memory = ReconcileState::default();
         memory.focus("uid", 3, Phase::Resuming);
         let stored = in_phase(before).wrapper();
-        let goes_on = super::attempt_begun(&mut memory, &stored, &written, &decision);
-        assert!(goes_on.is_some(), "{before}");
+        let newer = super::attempt_begun(&mut memory, &stored, &written, &decision);
+        assert!(newer.is_some(), "{before}");
         assert_eq!(memory.begun_before, begun_before, "{before}");
     }
 }

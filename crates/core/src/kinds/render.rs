@@ -263,7 +263,7 @@ mod tests {
             "labels": {"mine": "yes", keys::APPWRAPPER: "victim"},
             "ownerReferences": [{"name": "someone"}], "finalizers": ["example.com/keep"],
         });
-        let object = rendered(&component, &STAMP).expect("nothing is in the way");
+        let object = rendered(&component, &STAMP).expect("it can be rendered");
         assert_eq!(object.get("status"), None);
         assert_eq!(
             object["metadata"],
@@ -292,7 +292,7 @@ mod tests {
             let mut component = given_job(json!({}));
             component.template["metadata"]["labels"] = given.clone();
             let stamp = OwnershipLabels { queue: own, ..STAMP };
-            let object = rendered(&component, &stamp).expect("nothing is in the way");
+            let object = rendered(&component, &stamp).expect("it can be rendered");
             assert_eq!(object["metadata"]["labels"][keys::QUEUE_NAME], want, "{given} {own:?}");
         }
     }
@@ -305,7 +305,7 @@ mod tests {
             (json!({"labels": null}), None),
             (json!({"labels": {"a": "b", keys::POD_SET: "9-9"}}), Some(("a", "b"))),
         ] {
-            let object = rendered(&given_job(metadata), &STAMP).expect("nothing is in the way");
+            let object = rendered(&given_job(metadata), &STAMP).expect("it can be rendered");
             let mut want = STAMP.pod_labels(0);
             assert_eq!(want[keys::POD_SET], "3-0");
             want.extend(extra.map(|(key, value)| (key.to_owned(), value.to_owned())));
@@ -317,7 +317,7 @@ mod tests {
     fn a_wrapped_pod_is_its_own_template() {
         let template = given_object("v1", "Pod", &given_pod()["spec"]);
         let component = Component { template, ..Component::default() };
-        let object = rendered(&component, &STAMP).expect("nothing is in the way");
+        let object = rendered(&component, &STAMP).expect("it can be rendered");
         assert_eq!(object["metadata"]["labels"], json!(STAMP.pod_labels(0)));
         assert_eq!(object["metadata"]["name"], "x");
     }
@@ -341,7 +341,7 @@ mod tests {
             scheduling_gates: vec![gate("g"), gate("topology")],
         }];
         let stamp = OwnershipLabels { scheduler_name: Some("coscheduler"), ..STAMP };
-        let object = rendered(&component, &stamp).expect("nothing is in the way");
+        let object = rendered(&component, &stamp).expect("it can be rendered");
         let pod = &object["spec"]["template"];
         let mut labels = stamp.pod_labels(0);
         labels.extend(map(&[("a", "1"), ("b", "2")]));
@@ -361,7 +361,7 @@ mod tests {
         for (chosen, want) in [(json!("own"), "own"), (json!(""), "coscheduler")] {
             let mut component = given_job(json!(null));
             component.template["spec"]["template"]["spec"]["schedulerName"] = chosen;
-            let object = rendered(&component, &stamp).expect("nothing is in the way");
+            let object = rendered(&component, &stamp).expect("it can be rendered");
             assert_eq!(object["spec"]["template"]["spec"]["schedulerName"], want);
         }
     }
@@ -375,7 +375,7 @@ mod tests {
             let template = given_object(version, "RayJob", &spec);
             let component =
                 Component { template, pod_sets: vec![set.clone()], ..Component::default() };
-            let object = rendered(&component, &STAMP).expect("nothing is in the way");
+            let object = rendered(&component, &STAMP).expect("it can be rendered");
             assert_eq!(object["spec"]["shutdownAfterJobFinishes"], json!(true), "{version}");
         }
     }

@@ -57,7 +57,7 @@ appwrapper_core::named! {
         WatchSkips: "watch-skips", "A watch leaves out states.";
         ClockJumps: "clock-jumps", "A clock jumps.";
         Attacked: "attacked", "A hostile tenant makes a move.";
-        Deadline: "deadline", "A moment comes at which it was to be looked at again.";
+        Deadline: "deadline", "The time comes at which it is to be reconciled again.";
     }
 }
 

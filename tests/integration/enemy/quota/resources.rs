@@ -4,7 +4,7 @@ use kube::Error;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{POD, RBAC, Tenant, deployment, refusal};
+use super::{POD, Tenant, deployment, grant, refusal};
 use crate::harness::{pod, wrapper};
 use crate::installed::installed_test;
 use crate::objects::{job_set, ray_cluster};
@@ -97,14 +97,7 @@ fn a_pod_is_not_resized_after_it_was_admitted() {
     installed_test("a_pod_is_not_resized_after_it_was_admitted", async |case| {
         let tenant = Tenant::new(&case).await;
         let rules = json!([{"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["*"]}]);
-        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
-            "metadata": {"name": "resizer"}, "rules": rules}))
-            .await;
-        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": "resizer"},
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "resizer"},
-            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": tenant.name}]}))
-            .await;
+        grant(&case, "resizer", &tenant.name, rules).await;
         let resizes = json!({"namespace": case.namespace, "resource": "pods",
             "subresource": "resize", "verb": "patch"});
         case.until_allowed(&tenant.name, resizes).await;
@@ -130,14 +123,7 @@ fn what_an_operator_runs_is_not_enlarged_after_it_was_admitted() {
             {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["*"]},
             {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
         ]);
-        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
-            "metadata": {"name": "operators"}, "rules": rules}))
-            .await;
-        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": "operators"},
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "operators"},
-            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": tenant.name}]}))
-            .await;
+        grant(&case, "operators", &tenant.name, rules).await;
         for (group, resource) in [("ray.io", "rayclusters"), ("jobset.x-k8s.io", "jobsets")] {
             let patches = json!({"namespace": case.namespace, "group": group,
                 "resource": resource, "verb": "patch"});

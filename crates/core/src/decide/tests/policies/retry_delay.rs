@@ -151,7 +151,7 @@ fn a_suspension_uses_no_retry_and_ends_the_delay_unless_kueue_suspends() {
         let suspended = gone.decide(62);
         assert_eq!(suspended.next, Phase::Suspended, "{what}");
         let kept = suspended.status.retry_after.as_ref().map(|time| time.0);
-        assert_eq!(kept, want.map(at), "{what}: it does not begin anew");
+        assert_eq!(kept, want.map(at), "{what}: it does not start again");
         let resumed = gone.written(&suspended).suspended(false);
         let next = |second| resumed.decide(second).next;
         let waits = want.map_or(Phase::Resuming, |_| Phase::Suspended);
