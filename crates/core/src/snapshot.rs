@@ -253,13 +253,16 @@ pub enum Owner {
 pub struct Report {
     /// Its own verdict.
     pub outcome: Outcome,
-    /// It deletes its own pods, whatever they did: a Job that has met its `successPolicy` and ends once they are gone, a
-    /// `RayJob` that tries again with a new cluster.
+    /// It deletes its own pods, whatever they did, or may do so: a Job that has met its `successPolicy` and ends once they are
+    /// gone, a `JobSet` with such a Job, a Volcano Job that completes or restarts, a `RayJob` that tries again with a new
+    /// cluster.
     pub deletes_pods: bool,
     /// Its controller creates some pods only once others are ready, or only once its own queue admits it.
     pub in_order: bool,
-    /// Pods that it still has to run, for each pod set of which its object tells: those of Jobs,
-    /// `JobSet`s and Kubeflow jobs. Of any other pod set it is the declared number.
+    /// It says that it is ready, though pods of it may not be: a `RayService` whose workers are Ready only where a replica runs.
+    pub serves: bool,
+    /// Pods that it still has to run, for each pod set of which its object tells: not of Pods, of Ray clusters and of kinds that
+    /// are not known. Of any other pod set it is the declared number.
     pub expected: BTreeMap<usize, Expected>,
     /// Pod sets that the component has not started yet: parts that wait for other parts. None of their pods is
     /// [expected](Self::expected) until then.

@@ -9,6 +9,7 @@
 //!                                    protobuf: becomes JSON
 //! ```
 
+mod again;
 mod page;
 mod protobuf;
 mod read_only;
@@ -31,6 +32,7 @@ use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use tokio::sync::Mutex;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
+pub use again::{SendAgain, SendsAgain};
 pub use read_only::{WouldWrite, read_only};
 
 /// The timeout of a call: the API server gives a webhook 30 s, for admission and for conversion, and its answer tells

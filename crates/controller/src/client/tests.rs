@@ -59,6 +59,49 @@ async fn a_client_that_only_reads_sends_nothing_else() {
     assert_eq!(*seen.lock().unwrap(), [Method::GET]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_is_sent_again_where_the_api_server_asks_to_wait() {
+    for (code, asked, refused, times, seconds) in [
+        (429, Some("2"), 3, 4, 6),
+        (503, Some("2"), 3, 4, 6),
+        (429, Some("1"), 99, 11, 10),
+        (429, Some("31"), 3, 1, 0),
+        (429, None, 3, 1, 0),
+        (503, Some("Fri, 31 Dec 1999 23:59:59 GMT"), 3, 1, 0),
+        // whether a write was carried out is not known
+        (504, Some("2"), 3, 1, 0),
+        (500, Some("2"), 3, 1, 0),
+        (409, Some("2"), 3, 1, 0),
+    ] {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+        let server = seen.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body
+                    .collect()
+                    .await
+                    .map(http_body_util::Collected::to_bytes)
+                    .unwrap_or_default();
+                let mut seen = server.lock().unwrap();
+                seen.push((head.method, head.uri.to_string(), head.headers, body));
+                let code = if seen.len() > refused { 200 } else { code };
+                Ok::<_, Infallible>(reply(code, asked, "{}"))
+            }
+        });
+        let client = Client::new(SendAgain.layer(service), "default");
+        let begun = tokio::time::Instant::now();
+        let request = Request::post("/api/v1/namespaces/n/pods?dryRun=All").header("a", "b");
+        let answer = client.request::<Value>(request.body(b"{}".to_vec()).unwrap()).await;
+        let seen = seen.lock().unwrap();
+        assert_eq!((seen.len(), begun.elapsed().as_secs()), (times, seconds), "{code} {asked:?}");
+        assert_eq!(answer.is_ok(), times > refused, "{code} {asked:?}");
+        assert!(seen.iter().all(|it| *it == seen[0]), "{seen:?}");
+        assert_eq!(seen[0].3, "{}");
+    }
+}
+
 #[test]
 fn how_long_a_call_may_take() {
     for (method, uri, want) in [

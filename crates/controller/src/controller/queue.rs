@@ -121,6 +121,9 @@ impl Queue {
         schedule.wake(now);
         let next = schedule.take();
         self.0.metrics.queued(schedule.waiting());
+        if next.is_some() {
+            self.0.metrics.waited(schedule.waited());
+        }
         next
     }
 
@@ -208,6 +211,22 @@ mod tests {
         assert!(metrics.page().contains("appwrapper_queue_depth 2\n"));
         queue.take();
         assert!(metrics.page().contains("appwrapper_queue_depth 1\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_of_each_reconcile_is_measured() {
+        let metrics = Metrics::new();
+        let queue = Queue::new(metrics.clone(), Store::default());
+        queue.open();
+        queue.push(&key("n", "a"));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        queue.push(&key("n", "a"));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert_eq!((queue.take(), queue.take()), (Some(key("n", "a")), None));
+        let page = metrics.page();
+        for line in ["bucket{le=\"5\"} 0\n", "bucket{le=\"10\"} 1\n", "sum 7\n", "count 1\n"] {
+            assert!(page.contains(&format!("appwrapper_queue_seconds_{line}")), "{line} {page}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -98,6 +98,8 @@ struct Entry {
     /// The group that it waits in, holds a place of, or waits in next.
     stage: Stage,
     timer: Option<Duration>,
+    /// Since when it waits to be reconciled: since the first of the events that are not handled yet, or the end of its pause.
+    since: Option<Duration>,
     not_before: Duration,
     yields: bool,
 }
@@ -149,6 +151,8 @@ pub(super) struct Schedule {
     timers: BTreeSet<(Duration, Key)>,
     running: usize,
     waiting: usize,
+    /// How long the AppWrapper waited that was taken last.
+    waited: Duration,
     /// The time that was handed in last.
     now: Duration,
     /// The two namespaces in which a reconcile began last, each with when: these two are enough to tell whether any
@@ -166,6 +170,7 @@ impl Schedule {
             timers: BTreeSet::new(),
             running: 0,
             waiting: 0,
+            waited: Duration::ZERO,
             now: Duration::ZERO,
             active: [None, None],
         }
@@ -176,6 +181,11 @@ impl Schedule {
         self.waiting
     }
 
+    /// How long the AppWrapper waited that was taken last, without the pause that it had to keep.
+    pub(super) const fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Something happened to an AppWrapper in this stage.
     pub(super) fn push(&mut self, key: &Key, stage: Stage, now: Duration) {
         self.now = now;
@@ -184,12 +194,18 @@ impl Schedule {
             State::Waiting | State::RunningAgain => {}
             State::Running => {
                 entry.state = State::RunningAgain;
+                entry.since = Some(now);
                 self.waiting += 1;
             }
             State::Idle => {
                 entry.stage = stage;
                 let at = entry.not_before;
-                if at > now { self.set_timer(key, at) } else { self.wait(key) }
+                if at > now {
+                    entry.since = None;
+                    self.set_timer(key, at);
+                } else {
+                    self.wait(key);
+                }
             }
         }
     }
@@ -244,7 +260,10 @@ impl Schedule {
             let key = Key { namespace, name: next };
             self.running += 1;
             self.waiting = self.waiting.saturating_sub(1);
-            self.entries.entry(key.clone()).or_default().state = State::Running;
+            let entry = self.entries.entry(key.clone()).or_default();
+            entry.state = State::Running;
+            let since = entry.since.take().unwrap_or(self.now);
+            self.waited = self.now.saturating_sub(since);
             return Some(key);
         }
         None
@@ -309,13 +328,16 @@ impl Schedule {
     /// An idle AppWrapper waits for its turn.
     fn wait(&mut self, key: &Key) {
         let entry = self.entries.entry(key.clone()).or_default();
+        let mut due = self.now;
         if let Some(at) = entry.timer.take() {
+            due = due.min(at);
             self.timers.remove(&(at, key.clone()));
         }
         if entry.state != State::Idle {
             return;
         }
         entry.state = State::Waiting;
+        entry.since.get_or_insert(due);
         let name = (key.namespace.clone(), entry.stage);
         let group = self.groups.entry(name.clone()).or_default();
         let queue = if entry.yields { &mut group.yielding } else { &mut group.fresh };

@@ -22,7 +22,7 @@ pub enum ReviewResult {
     Overloaded,
     /// It took too long.
     Timeout,
-    /// Internal error.
+    /// Internal error, or the API server did not answer.
     Error,
 }
 

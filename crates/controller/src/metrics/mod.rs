@@ -24,6 +24,7 @@ mod restarts;
 mod spent;
 #[cfg(test)]
 mod tests;
+mod work_queue;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -39,6 +40,7 @@ use mishaps::Mishaps;
 use names::Names;
 use reports::Reports;
 use restarts::Restarts;
+use work_queue::WorkQueue;
 
 pub use admission::ReviewResult;
 pub use calls::{CountCalls, Counted};
@@ -73,7 +75,7 @@ pub struct Metrics {
     lives: Lives,
     reconciles: HistogramVec,
     calls: IntCounterVec,
-    queue_depth: IntGauge,
+    work_queue: WorkQueue,
     leader: IntGauge,
     mishaps: Mishaps,
     certificate: IntGaugeVec,
@@ -167,7 +169,7 @@ impl Metrics {
                 "Requests to the API server; code is error if there was no response.",
                 &["verb", "code"],
             ),
-            queue_depth: register(registry, plain_gauge(QUEUE_DEPTH.0, QUEUE_DEPTH.1)),
+            work_queue: WorkQueue::register(registry),
             mishaps: Mishaps::register(registry),
             certificate: register(
                 registry,
@@ -291,7 +293,12 @@ impl Metrics {
 
     /// How many AppWrappers are waiting in the work queue.
     pub fn queued(&self, waiting: usize) {
-        self.queue_depth.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.work_queue.queued(waiting);
+    }
+
+    /// Counts a reconcile that begins, and how long its AppWrapper has waited in the work queue.
+    pub fn waited(&self, waited: Duration) {
+        self.work_queue.waited(waited);
     }
 
     /// What counts the calls of a client.
@@ -334,9 +341,6 @@ fn shadow_decisions() -> IntCounterVec {
     let help = "Steps of the active controller, compared with what this one would have done.";
     counter("appwrapper_shadow_decisions_total", help, &["result", "difference"])
 }
-
-const QUEUE_DEPTH: (&str, &str) =
-    ("appwrapper_queue_depth", "AppWrappers waiting in the work queue.");
 
 const LEADER: (&str, &str) =
     ("appwrapper_leader", "1 if this process is the leader, 0 if it is on standby.");

@@ -28,6 +28,9 @@ pub enum Ancestor {
 /// Owners, by all that a reference to them says: what was read for one reference says nothing of another.
 pub type Ancestors = BTreeMap<Controller, Ancestor>;
 
+/// API version and kind of a pod.
+const POD: (&str, &str) = ("v1", "Pod");
+
 /// The longest chain of owners that is followed.
 pub const CHAIN_MAX: usize = 10;
 
@@ -239,6 +242,10 @@ impl<'a> Family<'a> {
             if let Some(component) = self.kin.link(owner) {
                 return Chain::Ours(component, links);
             }
+            if let Some(component) = self.leader(owner) {
+                links.push(owner.clone());
+                return Chain::Ours(Some(component), links);
+            }
             match ancestors.get(owner) {
                 None => return Chain::Unread(owner.clone()),
                 Some(Ancestor::Gone) => {
@@ -259,6 +266,23 @@ impl<'a> Family<'a> {
             }
         }
         end
+    }
+
+    /// Whether what controls an owner is known to be ours already, so that reading the owner leads to us.
+    pub(super) fn is_known(&self, controller: &Controller) -> bool {
+        self.roots.contains_key(&controller.uid)
+            || self.kin.link(controller).is_some()
+            || self.leader(controller).is_some()
+    }
+
+    /// The component of a pod of ours that a reference names, where pods of its kind own others: the leader of a group of a
+    /// LeaderWorkerSet owns the StatefulSet of its workers.
+    fn leader(&self, owner: &Controller) -> Option<usize> {
+        let named = (owner.api_version.as_str(), owner.kind.as_str());
+        let index = self.kin.place_of_named(&owner.uid, &owner.name)?.component?;
+        let component = self.components.get(index)?;
+        let kind = Kind::of(&component.api_version, &component.kind);
+        (named == POD && kind.makes.contains(&POD)).then_some(index)
     }
 
     /// Whether a reference names the object of a component, or one of a kind that a component makes, and is

@@ -21,7 +21,7 @@ use crate::kinds::{self, Kind};
 use crate::mutations::{self, Mutation};
 use crate::policies::{Named, Policies, Unread};
 use crate::price::memory_bytes;
-use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
+use crate::snapshot::{Component, End, Object, Owner, Pod, Presence, Report};
 use crate::status::{Flaws, items_max, text_max};
 
 /// An AppWrapper as it is stored.
@@ -306,6 +306,9 @@ impl Wrapper {
             Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),
             None => Owner::Stranger("no controller".to_owned()),
         };
+        let mut report = reindexed(record.report, &record.paths, pod_sets);
+        let never_ends = component.is_some_and(|component| component.end == End::Never);
+        fit_counts(&mut report, pod_sets, record.lacks_counts, never_ends);
         Presence::Present(Object {
             uid: identity.uid,
             owner,
@@ -313,7 +316,7 @@ impl Wrapper {
             terminating: identity.terminating,
             deletion_requested: identity.deletion_requested,
             finalizers: identity.finalizers,
-            report: reindexed(record.report, &record.paths, pod_sets),
+            report,
         })
     }
 }
@@ -334,6 +337,7 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
         outcome: report.outcome,
         deletes_pods: report.deletes_pods,
         in_order: report.in_order,
+        serves: report.serves,
         expected: report
             .expected
             .into_iter()
@@ -348,6 +352,22 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
             .into_iter()
             .filter_map(|(old, backoff)| Some((index(old)?, backoff)))
             .collect(),
+    }
+}
+
+/// Fits what a report expects to the declared pod sets: an object may not say how many pods it makes, and one that never ends
+/// may have been scaled up, which there is no quota for.
+fn fit_counts(report: &mut Report, pod_sets: &[PodSet], lacks_counts: bool, never_ends: bool) {
+    for (index, expected) in &mut report.expected {
+        let declared = pod_sets.get(*index).map_or(0, |set| i64::from(set.count()));
+        if lacks_counts {
+            expected.jobs = if expected.jobs > 0 { declared } else { 0 };
+            if declared == 0 {
+                report.unstarted.remove(index);
+            }
+        } else if never_ends {
+            expected.jobs = expected.jobs.min(declared);
+        }
     }
 }
 

@@ -115,6 +115,12 @@ impl Kin {
         self.pods.get(uid).map(|known| &known.place)
     }
 
+    /// The same of a pod with this name.
+    #[must_use]
+    pub fn place_of_named(&self, uid: &str, name: &str) -> Option<&Place> {
+        self.pods.get(uid).filter(|known| known.name == name).map(|known| &known.place)
+    }
+
     /// UID of the object of a component, where it was seen to be ours.
     #[must_use]
     pub fn component(&self, index: usize) -> Option<&str> {

@@ -407,6 +407,16 @@ impl PodCache {
         self.groups.get(key)?.pods.get(name).map(AsRef::as_ref)
     }
 
+    /// Every pod: the AppWrapper that it names, its own name, and its record, unless it was put aside.
+    pub fn all(&self) -> impl Iterator<Item = (&Key, &str, Option<&PodRecord>)> {
+        self.groups.iter().flat_map(|(key, group)| {
+            let kept = group.pods.iter().map(|(name, record)| (name, Some(&**record)));
+            let aside = group.strangers.keys().chain(group.undetermined.keys());
+            let bare = aside.chain(&group.released).map(|name| (name, None));
+            kept.chain(bare).map(move |(name, record)| (key, name.as_str(), record))
+        })
+    }
+
     /// The AppWrappers that have a pod like this.
     pub fn having(&self, wanted: impl Fn(&PodRecord) -> bool) -> BTreeSet<Key> {
         let has = self

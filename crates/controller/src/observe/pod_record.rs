@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Resource;
 use kube::core::ApiResource;
 use serde::{Deserialize, Deserializer};
@@ -217,15 +217,14 @@ impl PodRecord {
         let due_to_go = metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let grace = metadata.deletion_grace_period_seconds;
         let identity = metadata.identity();
-        let resources = spec.resources();
-        let sidecars = spec.sidecars();
-        let containers: Vec<Container> = containers(status.init_container_statuses, true)
+        let (resources, sidecars) = (spec.resources(), spec.sidecars());
+        let behind = status.behind(created);
+        let containers: Vec<Container> = containers(status.init_container_statuses, true, behind)
             .map(|one| Container { restartable: sidecars.contains(one.name.as_str()), ..one })
-            .chain(containers(status.container_statuses, false))
+            .chain(containers(status.container_statuses, false, behind))
             .collect();
-        // a pod without containers was rejected by its kubelet
-        let started = status.start_time.map(|time| time.0);
-        let failed_by = status_written.filter(|_| !containers.is_empty()).or(started);
+        let started = status.start_time.map(|time| set_forward(time.0, behind));
+        let failed_by = failed_by(status_written, started, containers.is_empty());
         let phase = phase(status.phase.as_deref());
         // what podFailurePolicy may be asked about; while a gang runs it would only take memory
         let in_full = phase == PodPhase::Failed || due_to_go.is_some();
@@ -347,6 +346,21 @@ impl Resource for WatchedPod {
     }
 }
 
+impl LeanPodStatus {
+    /// By how much the clock of the pod's node is behind that of the API server, as far as its start tells: a kubelet
+    /// starts a pod after it was created and bound. The times have seconds, and a difference of one tells nothing. What
+    /// it is compared with never changes, so a pod has the same end at every look.
+    fn behind(&self, created: Option<Timestamp>) -> SignedDuration {
+        let is_bound = |one: &&LeanCondition| one.kind == "PodScheduled" && one.status == "True";
+        let bound = self.conditions.iter().find(is_bound);
+        let bound = bound.and_then(|one| one.last_transition_time.as_ref()).map(|time| time.0);
+        let started = self.start_time.as_ref().map(|time| time.0);
+        let both = bound.max(created).zip(started);
+        let behind = both.map(|(before, started)| before.duration_since(started));
+        behind.filter(|behind| behind.as_secs() > 1).unwrap_or_default()
+    }
+}
+
 impl LeanPodSpec {
     /// Names of the init containers that are sidecars.
     fn sidecars(&self) -> BTreeSet<&str> {
@@ -368,6 +382,24 @@ impl LeanPodSpec {
             .collect();
         names.into_iter().take(POD_RESOURCES_MAX).map(str::to_owned).collect()
     }
+}
+
+/// A time of a node by the clock of the API server.
+fn set_forward(time: Timestamp, behind: SignedDuration) -> Timestamp {
+    time.checked_add(behind).unwrap_or(time)
+}
+
+/// The latest time at which a Failed pod can have failed: when its status was written. A pod without containers was
+/// rejected by its kubelet when that started it.
+fn failed_by(
+    written: Option<Timestamp>,
+    started: Option<Timestamp>,
+    was_rejected: bool,
+) -> Option<Timestamp> {
+    if !was_rejected {
+        return written;
+    }
+    started.map(|started| written.map_or(started, |written| started.min(written)))
 }
 
 fn phase(text: Option<&str>) -> PodPhase {
@@ -402,7 +434,11 @@ fn trimmed(mut message: String) -> String {
     message
 }
 
-fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<Item = Container> {
+fn containers(
+    statuses: Vec<LeanContainerStatus>,
+    init: bool,
+    behind: SignedDuration,
+) -> impl Iterator<Item = Container> {
     statuses.into_iter().map(move |status| {
         let LeanState { waiting, running, terminated } = status.state;
         let state = match (terminated, waiting, running) {
@@ -411,7 +447,7 @@ fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<I
                 signal: end.signal,
                 reason: end.reason,
                 message: trimmed(end.message),
-                finished_at: end.finished_at.map(|time| time.0),
+                finished_at: end.finished_at.map(|time| set_forward(time.0, behind)),
             }),
             (None, Some(LeanWaiting { reason, message }), _) => {
                 ContainerState::Waiting { reason, message: trimmed(message) }
@@ -510,7 +546,8 @@ mod tests {
         for (phase, writes, containers, want) in [
             ("Failed", &writes, &one, Some(&late)),
             ("Failed", &writes, &json!([]), Some(&start)),
-            ("Failed", &json!([]), &one, Some(&start)),
+            ("Failed", &json!([]), &one, None),
+            ("Failed", &json!([]), &json!([]), Some(&start)),
             ("Running", &writes, &one, None),
         ] {
             let record = PodRecord::of(&seen(&json!({
@@ -519,6 +556,59 @@ mod tests {
             })));
             let want: Option<Timestamp> = want.map(|it| it.parse().unwrap());
             assert_eq!(record.pod.failed_by, want, "{phase} {containers}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_container_is_told_by_the_clock_of_the_api_server() {
+        let time = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
+        // when the pod was created and bound, and when its kubelet started it
+        for (created, bound, started, ended, want) in [
+            (0, Some(5), Some(6), 20, 20),
+            (0, Some(5), Some(4), 20, 20),
+            (0, Some(5), Some(-65), -50, 20),
+            (0, None, Some(-70), -50, 20),
+            (0, Some(5), Some(66), 80, 80),
+            (0, Some(5), None, 20, 20),
+        ] {
+            let told = format!("{created} {bound:?} {started:?}");
+            let state = |name: &str, second: i64| {
+                let end = json!({"exitCode": 1, "finishedAt": time(second).to_string()});
+                json!({"name": name, "state": {"terminated": end}})
+            };
+            let condition = bound.map(|bound| {
+                let since = time(bound).to_string();
+                json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": since})
+            });
+            let record = PodRecord::of(&seen(&json!({
+                "metadata": {"name": "p", "creationTimestamp": time(created).to_string()},
+                "status": {
+                    "phase": "Failed", "conditions": condition.into_iter().collect::<Vec<_>>(),
+                    "startTime": started.map(|started| time(started).to_string()),
+                    "initContainerStatuses": [state("i", ended - 1)],
+                    "containerStatuses": [state("c", ended)],
+                },
+            })));
+            let ends: Vec<_> = record.pod.terminated().map(|(_, end)| end.finished_at).collect();
+            assert_eq!(ends, [Some(time(want - 1)), Some(time(want))], "{told}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_was_rejected_failed_when_its_kubelet_started_it() {
+        let time = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
+        let write = |at: i64| json!({"subresource": "status", "time": time(at).to_string()});
+        for (started, written, want) in
+            [(6, Some(7), 6), (-65, Some(7), 5), (66, Some(7), 7), (66, None, 66)]
+        {
+            let record = PodRecord::of(&seen(&json!({
+                "metadata": {
+                    "name": "p", "creationTimestamp": time(5).to_string(),
+                    "managedFields": written.map(write).into_iter().collect::<Vec<_>>(),
+                },
+                "status": {"phase": "Failed", "startTime": time(started).to_string()},
+            })));
+            assert_eq!(record.pod.failed_by, Some(time(want)), "{started} {written:?}");
         }
     }
 

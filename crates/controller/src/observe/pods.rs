@@ -295,9 +295,7 @@ async fn read_owners(
             }
             let (ancestor, lasts) = read(sources, namespace, &owner).await;
             let is_ours = match &ancestor {
-                Ancestor::Exists(Some(next)) => {
-                    roots.contains_key(&next.uid) || family.kin.link(next).is_some()
-                }
+                Ancestor::Exists(Some(next)) => family.is_known(next),
                 Ancestor::Exists(None) | Ancestor::Gone | Ancestor::Unknown(_) => false,
             };
             left -= usize::from(!is_ours);

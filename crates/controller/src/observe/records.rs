@@ -68,6 +68,8 @@ pub struct ObjectRecord {
     pub report: Report,
     /// Paths of its pod sets, as its own kind has them: an AppWrapper may declare another order.
     pub paths: Vec<String>,
+    /// It does not say how many pods they have: they were recorded in it.
+    pub lacks_counts: bool,
     /// What it was read from.
     pub(crate) content: Content,
 }
@@ -204,10 +206,12 @@ impl ObjectRecord {
         // built-in kinds come without their kind in a list
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
-        let pod_sets = kinds::infer(&object).unwrap_or_default();
+        let inferred = kinds::infer(&object).unwrap_or_default();
+        let lacks_counts = inferred.is_empty();
+        let pod_sets = if lacks_counts { kinds::recorded(&object) } else { inferred };
         let report = kinds::report(api_version, kind, &pod_sets, &object);
         let paths = pod_sets.into_iter().map(|set| set.path).collect();
-        Self { identity, report, paths, content }
+        Self { identity, report, paths, lacks_counts, content }
     }
 
     /// Whether it was read from the same object with the same spec and status.
@@ -228,7 +232,7 @@ impl ObjectRecord {
         let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Active };
         let report = Report { outcome, unreplaced: BTreeSet::from([0]), ..Report::default() };
         let (identity, paths) = (record.identity.clone(), vec!["template".to_owned()]);
-        Self { identity, report, paths, content: Content::default() }
+        Self { identity, report, paths, ..Self::default() }
     }
 }
 

@@ -212,9 +212,14 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
         snapshot.sites = cache.sites();
     }
     if avoid || grow || !status.pending_memory.is_empty() {
-        for (component, wrapped) in snapshot.components.iter_mut().zip(&wrapper.spec.components) {
-            component.templates = kinds::templates(wrapped, &component.pod_sets);
-        }
+        fill_templates(snapshot, wrapper);
+    }
+}
+
+/// Fills in what the pod templates of the components ask for.
+pub fn fill_templates(snapshot: &mut Snapshot, wrapper: &Wrapper) {
+    for (component, wrapped) in snapshot.components.iter_mut().zip(&wrapper.spec.components) {
+        component.templates = kinds::templates(wrapped, &component.pod_sets);
     }
 }
 

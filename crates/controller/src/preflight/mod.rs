@@ -15,6 +15,7 @@ use std::fmt;
 
 use kube::Client;
 
+use crate::certificate::{MUTATING, VALIDATING};
 use crate::config::Config;
 
 /// One sentence for an administrator: what is not as it should be, and what to do about it.
@@ -46,12 +47,13 @@ pub async fn of_kueue(client: &Client, config: &Config) -> Vec<Notice> {
 /// The webhook is off.
 fn unchecked(config: &Config) -> Option<Notice> {
     (!config.webhook.enabled).then(|| {
-        Notice(
+        Notice(format!(
             "webhook.enabled is false: only the rules of the CustomResourceDefinition apply, \
              nothing checks whether users may create the resources that they wrap, and malformed \
-             AppWrappers fail when they run; set it to true unless another webhook does these checks"
-                .to_owned(),
-        )
+             AppWrappers fail when they run; set it to true unless another webhook does these \
+             checks; if it stays false, delete the webhook configurations {MUTATING} and \
+             {VALIDATING}, or new and changed AppWrappers are denied"
+        ))
     })
 }
 
@@ -65,5 +67,7 @@ mod tests {
         let off = Config::parse("webhook: {enabled: false}").unwrap();
         let said = unchecked(&off).unwrap().to_string();
         assert!(said.starts_with("webhook.enabled is false: only the rules of"), "{said}");
+        let both = "appwrapper-mutating-webhook and appwrapper-validating-webhook";
+        assert!(said.contains(&format!("delete the webhook configurations {both}, ")), "{said}");
     }
 }

@@ -410,9 +410,8 @@ impl Outcome {
         let result = match &answer.denied {
             None => ReviewResult::Allowed,
             Some((Reason::TooManyRequests(_), _)) => ReviewResult::Overloaded,
-            Some((Reason::Invalid | Reason::Forbidden | Reason::Unavailable, _)) => {
-                ReviewResult::Denied
-            }
+            Some((Reason::Unavailable, _)) => ReviewResult::Error,
+            Some((Reason::Invalid | Reason::Forbidden, _)) => ReviewResult::Denied,
         };
         Self { operation: Some(*operation), result, response }
     }

@@ -15,7 +15,7 @@ named! {
         Suspended: "Suspended", "Nothing is deployed; waits for `suspend: false`.";
         Resuming: "Resuming", "Its components are being created.";
         Running: "Running", "Its components exist and are watched.";
-        Resetting: "Resetting", "Everything is being deleted, to be created again; the quota is kept.";
+        Resetting: "Resetting", "All resources are being deleted and will be recreated; the quota stays reserved.";
         Suspending: "Suspending", "Everything is being deleted because `suspend` is true.";
         Succeeded: "Succeeded", "Done; the components are kept for `SuccessTTL`.";
         Failed: "Failed", "Failed for good; the components are deleted, then the quota is released.";

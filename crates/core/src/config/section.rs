@@ -65,6 +65,11 @@ impl<'a> Section<'a> {
         self.field(name).is_some_and(|value| !value.is_null())
     }
 
+    /// Whether a field is the boolean `false`.
+    pub(super) fn is_false(&mut self, name: &'static str) -> bool {
+        self.field(name) == Some(&Value::Bool(false))
+    }
+
     /// Notes what is wrong with a field.
     pub(super) fn problem(&mut self, name: &str, value: Option<&str>, message: impl Into<String>) {
         let path = if name.is_empty() { self.path.clone() } else { join(&self.path, name) };

@@ -65,9 +65,13 @@ impl Default for NodeSuspicion {
 pub(super) fn read(section: &mut Section<'_>) -> NodeSuspicion {
     let default = NodeSuspicion::default();
     let effects = [SuspicionEffect::Off, SuspicionEffect::Prefer, SuspicionEffect::Require];
-    let given = section.has("effect");
-    let effect =
-        given.then(|| section.choice("effect", &effects.map(|effect| (effect.as_str(), effect))));
+    // Helm reads `Off` as YAML 1.1 does, and writes it as `false`
+    let is_off = section.is_false("effect");
+    let is_named = !is_off && section.has("effect");
+    let named = is_named
+        .then(|| section.choice("effect", &effects.map(|effect| (effect.as_str(), effect))))
+        .flatten();
+    let effect = if is_off { Some(SuspicionEffect::Off) } else { named };
     let half_life = section.period("halfLife", default.half_life);
     if half_life < HALF_LIFE.0 || half_life > HALF_LIFE.1 {
         let message = format!("must be from {} to {}", HALF_LIFE.0, HALF_LIFE.1);
@@ -83,7 +87,7 @@ pub(super) fn read(section: &mut Section<'_>) -> NodeSuspicion {
         section.problem("hardwareCategories", Some(&categories.len().to_string()), message);
     }
     NodeSuspicion {
-        effect: effect.flatten().unwrap_or(default.effect),
+        effect: effect.unwrap_or(default.effect),
         half_life,
         threshold,
         namespace_share: share,

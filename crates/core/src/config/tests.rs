@@ -95,6 +95,15 @@ fn the_keys_about_the_process_are_read() {
     assert_eq!(config.admission.pods_over_quota, want);
 }
 
+/// The chart has `false` where its values have `Off`.
+#[test]
+fn the_effect_off_may_be_a_boolean() {
+    for text in ["Off", "'Off'", "false"] {
+        let config = Config::parse(&format!("nodeSuspicion: {{effect: {text}}}")).expect(text);
+        assert_eq!(config.node_suspicion.effect, SuspicionEffect::Off, "{text}");
+    }
+}
+
 #[test]
 fn everything_that_is_wrong_is_reported_at_once() {
     let text = r#"
@@ -175,6 +184,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("retryPolicy: {globalMaxRetries: -1}", "retryPolicy.globalMaxRetries: ", "0 to 2147483647"),
     ("nodeSuspicion: {effect: off}", "nodeSuspicion.effect: ", "one of Off, Prefer, Require"),
+    ("nodeSuspicion: {effect: true}", "nodeSuspicion.effect: ", "one of Off, Prefer, Require"),
     ("nodeSuspicion: {halfLife: 59m}", "nodeSuspicion.halfLife: ", "from 1h to 90d"),
     ("nodeSuspicion: {threshold: 50}", "nodeSuspicion.threshold: ", "from 51 to 1000"),
     ("nodeSuspicion: {threshold: 1001}", "nodeSuspicion.threshold: ", "from 51 to 1000"),

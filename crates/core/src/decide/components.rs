@@ -58,7 +58,7 @@ pub fn advance(here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, 
     create(here, draft, absent)
 }
 
-/// Creates components that are to come, each once its pause has ended.
+/// Creates components that are to come, each once its pause has ended and the earlier steps are as far as it waits for.
 fn create(
     here: At<Running>,
     draft: &mut Draft<'_>,
@@ -74,6 +74,17 @@ fn create(
     if let Some(until) = pausing.first().and_then(|index| paused_until(draft, *index)) {
         draft.wait(until);
         "Pausing before the component is recreated".clone_into(&mut draft.verdict.message);
+    }
+    if due.is_empty() {
+        return Ok(here);
+    }
+    let pod_sets = begun_pod_sets(draft);
+    let may_come = |index: &usize| steps::may_come(draft, *index, &pod_sets);
+    let (due, held): (Vec<usize>, Vec<usize>) = due.into_iter().partition(may_come);
+    for (indexes, is_held) in [(&held, true), (&due, false)] {
+        for index in indexes {
+            steps::hold(draft, *index, is_held);
+        }
     }
     if due.is_empty() {
         return Ok(here);
@@ -121,7 +132,11 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
         draft.verdict.delete.push(index);
     }
     let fenced: Vec<&Pod> = force_delete::fenced(draft).collect();
-    let at_once = |pod: &&Pod| forced || fenced.iter().any(|one| one.uid == pod.uid);
+    let facts = draft.facts;
+    let at_once = |pod: &&Pod| {
+        let is_fenced = || fenced.iter().any(|one| one.uid == pod.uid);
+        forced || force_delete::is_overdue(facts, pod) || is_fenced()
+    };
     for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(at_once) {
         force_delete::force(draft, pod);
     }
@@ -130,6 +145,11 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
         force_delete::delete(draft, pod);
     }
     draft.look_again(if forced { forced_again(draft, forced_from) } else { forced_from });
+    let own = snapshot.pods.iter().filter(|pod| pod.component == Some(index) && pod.terminating);
+    let due = own.filter_map(|pod| health::overdue_from(facts, pod)).filter(|at| facts.now < *at);
+    if let Some(due) = due.min() {
+        draft.look_again(due);
+    }
     name_what_remains(draft, index, forced);
     draft.verdict.message =
         format!("Deleting {} before it is recreated", snapshot.components[index].title());

@@ -2,10 +2,11 @@
 //! they were deleted with it.
 //!
 //! A Job that fails deletes its running pods, and so does one that succeeds before all of its pods have, a `JobSet` that
-//! starts again because one of them failed, and a `RayJob` that tries again with a new cluster. They
-//! then end with 143 or 137 and count as failed for a moment, until they are gone. What they say is nothing that their
-//! containers did, and whether it is seen is a matter of time, so no policy is asked about them. A pod that was deleted
-//! without an earlier failure is judged like any other, as KEP-3329 does it, and so is one that was disrupted.
+//! starts again because one of them failed, a Volcano Job that restarts or completes, and a `RayJob` that tries again with a
+//! new cluster. They then end with 143 or 137 and count as failed for a moment, until they are gone. What they say is
+//! nothing that their containers did, and whether it is seen is a matter of time, so no policy is asked about them. A pod
+//! that was deleted without an earlier failure is judged like any other, as KEP-3329 does it, and so is one that was
+//! disrupted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,13 +1,14 @@
 //! Deletes what exists: gracefully at first, then forcefully; the API server itself has to say that nothing is left.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::blockers::{blockers, name_blockers, waiting_for};
 use super::draft::Draft;
-use super::force_delete::{delete, fenced, force};
-use super::{VerdictAction, over_quota, undetermined};
+use super::force_delete::{delete, fenced, force, is_overdue};
+use super::{VerdictAction, health, over_quota, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
@@ -94,8 +95,15 @@ fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Tim
             draft.verdict.delete.push(index);
         }
     }
-    for pod in fenced(draft) {
-        force(draft, pod);
+    let fenced: BTreeSet<&str> = fenced(draft).map(|pod| pod.uid.as_str()).collect();
+    for pod in snapshot.pods.iter().filter(|pod| pod.terminating) {
+        // its own deletion may have begun before that of the others
+        let due = health::overdue_from(draft.facts, pod).filter(|due| draft.facts.now < *due);
+        if fenced.contains(pod.uid.as_str()) || is_overdue(draft.facts, pod) {
+            force(draft, pod);
+        } else if let Some(due) = due {
+            draft.look_again(due);
+        }
     }
     for pod in snapshot.pods.iter().filter(|pod| pod.detached && !pod.terminating) {
         delete(draft, pod);

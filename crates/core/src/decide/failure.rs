@@ -17,6 +17,8 @@ use crate::snapshot::{
 /// its kubelet first saw it and rejected it. An init container that succeeded tells nothing, and a container of which the end
 /// is not known may end without a time.
 ///
+/// The clock of its node may be ahead: a container ended no later than the status that says so was written.
+///
 /// A pod whose node is deleted is terminated without a container status and stays Ready. One that is lost
 /// with its node is dated by its node; where that is deleted, by what was written to the pod when its node was lost.
 pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
@@ -32,7 +34,7 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
         let apps = pod.terminated().filter(|(container, _)| !container.init);
         apps.filter_map(|(_, end)| end.finished_at).min()
     };
-    ended
+    written_by(pod, ended)
         .or_else(|| {
             let unready = |c: &&PodCondition| c.kind == "Ready" && c.status != "True";
             pod.conditions.iter().find(unready).and_then(|c| c.since)
@@ -45,7 +47,12 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
 /// may act. Of one that has not ended, and where nothing tells, it is when it [failed](finished_at).
 pub fn ended_at(pod: &Pod) -> Option<Timestamp> {
     let last = pod.terminated().filter_map(|(_, end)| end.finished_at).max();
-    finished_at(pod).max(last)
+    finished_at(pod).max(written_by(pod, last))
+}
+
+/// When a container of a pod ended, at the latest when the API server knew it.
+fn written_by(pod: &Pod, ended: Option<Timestamp>) -> Option<Timestamp> {
+    ended.map(|at| pod.failed_by.map_or(at, |written| at.min(written)))
 }
 
 /// When a pod stopped being Ready because its node did. The node controller gives no reason, the kubelet always does:
@@ -126,14 +133,15 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
     }
 }
 
-/// Why a pod failed of which a container failed: that the pod was ended as a whole comes before how its
-/// containers then ended, but for one that was out of memory by itself.
+/// Why a pod failed of which a container failed: that it died of its node, or was ended as a whole, comes before how
+/// its containers then ended, but for one that was out of memory by itself.
 fn reason_of(pod: &Pod, end: &Termination) -> Option<String> {
     let whole = pod.reason.as_deref().unwrap_or_default();
+    let of_node = pod.true_condition("DisruptionTarget").filter(|_| pod.died_of_node());
     if end.reason == category::OOM_KILLED {
         first([&end.reason])
     } else {
-        first([whole, &end.reason])
+        first([of_node.map_or("", |target| target.reason.as_str()), whole, &end.reason])
     }
 }
 
@@ -264,6 +272,24 @@ mod tests {
     }
 
     #[test]
+    fn no_container_ends_after_its_end_was_written() {
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        // the clock of its node is as it should be, ahead, or nothing tells
+        for (written, want) in [(Some(40), 30), (Some(30), 30), (Some(25), 25), (None, 30)] {
+            let containers = vec![ended("main", 1, 30), ended("log", 0, 31)];
+            let (phase, failed_by) = (PodPhase::Failed, written.map(second));
+            let pod = Pod { phase, failed_by, containers, ..Pod::default() };
+            assert_eq!(finished_at(&pod), Some(second(want)), "{written:?}");
+            let last = written.map_or(31, |written| written.min(31));
+            assert_eq!(ended_at(&pod), Some(second(last)), "{written:?}");
+            // its owner deletes it because it failed
+            let deleted = Pod { deletion_requested: Some(second(26)), ..pod };
+            let by_deletion = crate::decide::consequence::ended_by_deletion(&deleted);
+            assert_eq!(by_deletion, want > 26, "{written:?}");
+        }
+    }
+
+    #[test]
     fn a_pod_that_was_ended_as_a_whole_says_why() {
         let world = given(Phase::Running);
         let (snapshot, limits) = (&world.snapshot, &world.limits);
@@ -286,6 +312,29 @@ mod tests {
         ] {
             let told = killed(reason, of_pod);
             assert_eq!((told.0, told.1.as_str(), told.2.as_str()), (137, want.0, want.1));
+        }
+    }
+
+    #[test]
+    fn a_pod_that_died_of_its_node_says_so() {
+        let world = given(Phase::Running);
+        let (snapshot, limits) = (&world.snapshot, &world.limits);
+        let facts = Facts { snapshot, limits, config: &world.config, now: at(0), anchor: at(0) };
+        for (target, want) in [
+            ("DeletionByTaintManager", "DeletionByTaintManager"),
+            ("DeletionByPodGC", "DeletionByPodGC"),
+            ("PreemptionByScheduler", "Error"),
+        ] {
+            let condition = PodCondition {
+                kind: "DisruptionTarget".into(),
+                status: "True".into(),
+                reason: target.into(),
+                ..PodCondition::default()
+            };
+            let (containers, conditions) = (vec![ended("main", 143, 20)], vec![condition]);
+            let pod = Pod { conditions, containers, ..Pod::default() };
+            let record = of_pod(facts, &pod, None);
+            assert_eq!((record.exit_code, record.reason.as_deref()), (Some(143), Some(want)));
         }
     }
 

@@ -2,6 +2,7 @@
 //! message names the node.
 
 use super::draft::Draft;
+use super::{Facts, health};
 use crate::mutations::{self, Mutation};
 use crate::plan::Action;
 use crate::snapshot::Pod;
@@ -18,6 +19,14 @@ pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> 
         })
     };
     snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
+}
+
+/// Whether a Terminating pod should have been gone for `ForcefulDeletionGracePeriod`, whoever has deleted it, and not only
+/// finalizers keep it.
+pub fn is_overdue(facts: Facts<'_>, pod: &Pod) -> bool {
+    let is_removable = pod.terminating && !pod.held_by_finalizers;
+    let from = health::overdue_from(facts, pod).filter(|_| is_removable);
+    from.is_some_and(|from| from <= facts.now) && !mutations::is_present(Mutation::NeverForce)
 }
 
 /// Deletes a pod in the ordinary way, where nothing else would.

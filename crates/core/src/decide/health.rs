@@ -20,7 +20,7 @@ pub struct PodSetHealth<'a> {
     pub expected: i64,
     /// Pods that are Running, or Succeeded and still counted.
     pub running: i64,
-    /// Pods that are Ready, or Succeeded and still counted.
+    /// Pods that are Ready, or Succeeded and still counted; all that run where their component says that it is ready.
     pub fully_ready: i64,
     /// Pods that are Pending or Running, Terminating or not, or Succeeded and still counted.
     pub alive: i64,
@@ -91,17 +91,25 @@ pub fn pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
     let snapshot = draft.facts.snapshot;
     let mut all = vec![];
     for (index, component) in snapshot.components.iter().enumerate() {
-        let done = has_succeeded(draft, index);
+        let (done, serves) = (has_succeeded(draft, index), serves(draft, index));
         let declared = draft
             .status
             .component_status
             .get(index)
             .map_or(&component.pod_sets, |status| &status.pod_sets);
         for (pod_set, declared) in declared.iter().enumerate() {
-            all.push(tally(snapshot, (index, pod_set), i64::from(declared.count()), done));
+            let declared = i64::from(declared.count());
+            all.push(tally(snapshot, (index, pod_set), declared, done, serves));
         }
     }
     all
+}
+
+/// Whether the object of the running attempt says that it is ready, which its pods need not be.
+fn serves(draft: &Draft<'_>, index: usize) -> bool {
+    let component = &draft.facts.snapshot.components[index];
+    let current = component.ours().filter(|_| is_current(draft, index, component));
+    current.is_some_and(|object| object.report.serves)
 }
 
 /// Whether a component has succeeded: it is recorded, or it says so now, or, where nothing is known of its
@@ -154,6 +162,7 @@ fn tally(
     (component, pod_set): (usize, usize),
     declared: i64,
     done: bool,
+    serves: bool,
 ) -> PodSetHealth<'_> {
     let of_phase = |phase| {
         let own = of(snapshot, (component, pod_set));
@@ -167,6 +176,7 @@ fn tally(
         None => (declared, succeeded),
     };
     let running = count(of_phase(PodPhase::Running)) + credit;
+    let is_ready = |pod: &&Pod| serves || pod.true_condition("Ready").is_some();
     let mut waiting: Vec<&Pod> = of(snapshot, (component, pod_set))
         .filter(|p| matches!(p.phase, PodPhase::Pending | PodPhase::Unknown) && !p.terminating)
         .filter(|pod| !pod.is_given_up())
@@ -186,9 +196,7 @@ fn tally(
         pod_set,
         expected,
         running,
-        fully_ready: count(
-            of_phase(PodPhase::Running).filter(|pod| pod.true_condition("Ready").is_some()),
-        ) + credit,
+        fully_ready: count(of_phase(PodPhase::Running).filter(is_ready)) + credit,
         alive: running + pending + going,
         there: running + pending + count(failed_last) + count(given_up),
         terminating: of(snapshot, (component, pod_set)).filter(|pod| pod.is_going()).collect(),

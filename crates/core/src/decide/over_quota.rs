@@ -53,7 +53,7 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
         text += &format!("; and {others} more pod sets");
     }
     if !known {
-        let then = if suspends { "; the AppWrapper is to be suspended" } else { "" };
+        let then = if suspends { "; the AppWrapper will be suspended" } else { "" };
         draft.warn(kind, format!("{text}{then}"));
     }
     draft.condition(kind, true, kind, &text);

@@ -160,7 +160,8 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
 
 /// Decides about a component of the first step that failed while others are still to come: its object may be gone by then,
 /// and would be created again, uncounted. One that a rule recreates waits until all of them exist. A pod that fails the
-/// AppWrapper does so whatever becomes of its component.
+/// AppWrapper does so whatever becomes of its component. A wrapped Pod is decided about when it is due, and holds no
+/// creation back until then.
 ///
 /// # Errors
 /// The move, where one failed, or a read is needed first.
@@ -173,7 +174,10 @@ fn unless_failed_early(
     for index in open.iter().copied() {
         let component = &snapshot.components[index];
         let object = component.ours().filter(|_| health::is_current(draft, index, component));
-        let failed = |object: &&Object| matches!(object.report.outcome, Outcome::Failed { .. });
+        let failed = |object: &&Object| {
+            matches!(object.report.outcome, Outcome::Failed { .. })
+                || pods::has_failed_itself(snapshot, component)
+        };
         if let Some(object) = object.filter(failed) {
             draft.component_status()[index].uid = Some(object.uid.clone());
         }
@@ -196,6 +200,7 @@ fn unless_failed_early(
     };
     let problem = missing.or_else(|| failed::failed_component(draft, &judged, &pod_sets));
     let problem = problem.or(fatal);
+    let problem = problem.or_else(|| failed_pod_that_is_due(draft, &judged, &pod_sets));
     let is_due = |problem: &Problem<'_>| match problem.ruling(draft).action {
         RulingAction::RecreateComponent(_) => false,
         RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => true,
@@ -204,6 +209,23 @@ fn unless_failed_early(
         Some(problem) => Err(resolve::resolve(here, draft, &problem)),
         None => Ok(here),
     }
+}
+
+/// A wrapped Pod that failed, once what is to follow is due: until then, it is looked at again.
+fn failed_pod_that_is_due<'a>(
+    draft: &mut Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    let snapshot = draft.facts.snapshot;
+    if !snapshot.components.iter().any(|component| pods::has_failed_itself(snapshot, component)) {
+        return None;
+    }
+    let problem = pods::failed_component_pod(draft, judged, pod_sets)?;
+    let due = problem.due(draft, &problem.ruling(draft));
+    let Some(due) = due.filter(|due| draft.facts.now < *due) else { return Some(problem) };
+    draft.look_again(due);
+    None
 }
 
 fn deployed_since(draft: &Draft<'_>) -> Timestamp {
@@ -295,7 +317,7 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
 /// What is done while nothing is wrong that the policies decide about: Terminating pods that no component expects are
 /// force-deleted in the end, restarts are given back, and the next step begins.
 fn go_on(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
-    let trouble = has_trouble_coming(draft);
+    let trouble = has_trouble_coming(draft, pod_sets);
     // what keeps a component from coming or going is told, and its deadline stays
     let forces = !trouble && success::force_unexpected_pods(draft, pod_sets);
     if draft.asks() || budget::refill(draft, draft.facts.now) {
@@ -313,12 +335,15 @@ fn go_on(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
     components::begin_next_step(draft, pod_sets);
 }
 
-/// Whether a component that is to come or go keeps the AppWrapper from being healthy.
-fn has_trouble_coming(draft: &Draft<'_>) -> bool {
+/// Whether a component that is to come or go keeps the AppWrapper from being healthy. Nothing is tried of one that waits for
+/// an earlier step.
+fn has_trouble_coming(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> bool {
     let count = draft.facts.snapshot.components.len();
     (0..count).any(|index| match steps::standing(draft, index) {
         ComponentStage::Going => true,
-        ComponentStage::Coming => deploy::blocked(draft, &[index]).is_some(),
+        ComponentStage::Coming => {
+            deploy::blocked(draft, &[index]).is_some() && steps::may_come(draft, index, pod_sets)
+        }
         ComponentStage::Later | ComponentStage::Up => false,
     })
 }
@@ -360,7 +385,12 @@ pub(super) fn say_ready(draft: &mut Draft<'_>) {
 
 /// `PodsReady` and its anchors.
 fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) {
-    let ready = pod_sets.iter().all(health::PodSetHealth::ready);
+    // a Job that has failed by its indexes expects no pod, and neither does a step without pods
+    let is_ready = |draft: &Draft<'_>, set: &PodSetHealth<'_>| {
+        set.ready() && steps::standing(draft, set.component) != ComponentStage::Going
+    };
+    let ready = pod_sets.iter().all(|set| is_ready(draft, set))
+        && (!pod_sets.is_empty() || components::all_are_up(draft));
     if !ready && draft.facts.snapshot.undetermined.incomplete {
         return; // some of our pods are not known as such yet
     }
@@ -374,7 +404,7 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
     } else if condition::is_true(&draft.status.conditions, condition::PODS_READY) {
         let short: Vec<String> = pod_sets
             .iter()
-            .filter(|set| !set.ready())
+            .filter(|set| !is_ready(draft, set))
             .map(|set| {
                 format!("pod set {}: {} of {} pods running", set.name(), set.running, set.expected)
             })

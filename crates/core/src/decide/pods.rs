@@ -15,8 +15,8 @@ use super::problem::Problem;
 use super::replacement::{AFTER_GAP, Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
 use super::{Facts, attempts, failure, no_fit};
-use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
+use crate::api::{FailureRecord, WaitFor};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, Pod, PodPhase, Snapshot, Undetermined};
@@ -36,6 +36,9 @@ pub fn of_pods<'a>(
     problems.extend(pod_sets.iter().filter_map(|health| no_fit::problem(draft, health)));
     let too_few = |health| too_few_pods(draft, judged, health, &replacement);
     problems.extend(pod_sets.iter().filter_map(too_few));
+    for health in pod_sets {
+        problems.extend(never_ready(draft, health));
+    }
     problems.extend(pod_sets.iter().filter_map(|health| slow_to_terminate(draft, health)));
     for problem in &mut problems {
         problem.judged = Some(judged.clone());
@@ -166,9 +169,29 @@ fn first_failed_pod<'a>(
     })
 }
 
+/// The first failed pod, where it is a component itself.
+pub fn failed_component_pod<'a>(
+    draft: &mut Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    let replacement = Replacement::of(draft.facts);
+    let problem = first_failed_pod(draft, judged, pod_sets, &replacement)?;
+    let component = problem.component.and_then(|it| draft.facts.snapshot.components.get(it))?;
+    let is_itself = has_failed_itself(draft.facts.snapshot, component);
+    is_itself.then(|| Problem { judged: Some(judged.clone()), ..problem })
+}
+
+/// Whether a component is a Pod that failed: it reports no failure of its own.
+pub fn has_failed_itself(snapshot: &Snapshot, component: &Component) -> bool {
+    let own = component.ours().filter(|_| component.kind == "Pod");
+    let mut failed = snapshot.pods.iter().filter(|pod| pod.phase == PodPhase::Failed);
+    own.is_some_and(|object| failed.any(|pod| pod.uid == object.uid))
+}
+
 /// The problem with the first of some failed pods, of which one stays Terminating.
 fn with_stuck<'a>(draft: &Draft<'a>, first: &'a Pod, stuck: &Pod) -> Problem<'a> {
-    const SAID: &str = "did not end in time after its deletion";
+    const SAID: &str = "is still Terminating after forcefulDeletionGracePeriod";
     let problem = Problem::of_pod(draft.facts, first, unhealthy::STUCK_TERMINATING);
     if first.uid == stuck.uid {
         return problem.or_said(&format!("the pod {SAID}"));
@@ -414,5 +437,48 @@ fn too_few_pods<'a>(
         deadline: Some(facts.limits.failure_grace.after(unhealthy_from)),
         is_final: false,
         ..problem
+    })
+}
+
+/// A pod set whose pods run and are not all Ready, while a later step waits for that. They have as long for it as for starting
+/// to run: from when all of them run, or from when the last of them ceased to be Ready.
+fn never_ready<'a>(draft: &mut Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
+    let facts = draft.facts;
+    let (steps, index) = (&facts.snapshot.policies.steps, health.component);
+    let is_short = health.started && health.ready() && !health.complete();
+    if !is_short || steps.wait_for(steps.step(index)) != WaitFor::Ready {
+        return None;
+    }
+    let is_up = steps::standing(draft, index) == ComponentStage::Up;
+    if !is_up || !steps::is_waited_for(draft, index) || facts.snapshot.undetermined.incomplete {
+        return None;
+    }
+    let is_own = |pod: &&Pod| pod.component == Some(index) && pod.pod_set == Some(health.pod_set);
+    let own = attempts::pods(facts.snapshot).filter(is_own);
+    let runs = own.filter(|pod| pod.phase == PodPhase::Running && !pod.terminating);
+    let unready = runs.filter_map(|pod| pod.conditions.iter().find(|it| it.kind == "Ready"));
+    let unready = unready.filter(|ready| ready.status != "True").filter_map(|ready| ready.since);
+    let ready = health::ready_since(draft, health).unwrap_or(facts.now);
+    let known = facts.snapshot.last_gap.into_iter().chain([ready]);
+    let since = unready.filter(|at| *at <= facts.now).chain(known).max()?;
+    let unready_from = facts.limits.warmup_grace.after(since);
+    if facts.now < unready_from {
+        draft.look_again(unready_from);
+        return None;
+    }
+    let message = format!(
+        "{}: {} of {} pods are Ready in pod set {}; a later step waits for them",
+        facts.snapshot.components[index].title(),
+        health.fully_ready,
+        health.expected,
+        health.name(),
+    );
+    let reason = unhealthy::INSUFFICIENT_PODS_READY;
+    Some(Problem {
+        failed_at: unready_from,
+        unhealthy_from: Some(unready_from),
+        deadline: Some(facts.limits.failure_grace.after(unready_from)),
+        is_final: false,
+        ..Problem::of_component(draft, index, reason, &message)
     })
 }

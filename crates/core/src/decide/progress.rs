@@ -237,6 +237,8 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
         },
         Some(last) if !goes_on || last.report.percent() == Some(100) => return None,
         Some(last) => (last.at, rules.stall_after, STALL),
+        // those that report may be pods of a later step
+        None if !components::all_are_up(draft) => return None,
         None => (ready, rules.start_within, START),
     };
     let Snapshot { last_gap: gap, reports_since, .. } = *facts.snapshot;

@@ -111,13 +111,13 @@ pub fn release_quota(draft: &mut Draft<'_>) -> bool {
             draft.look_again(POLL.after(draft.facts.now));
             return true;
         }
-        WorkloadRead::Absent => "Kueue has no Workload for it",
+        WorkloadRead::Absent => "it has no Workload",
         WorkloadRead::Refused(why) => why.as_str(),
     };
     let text = if is_inactive(draft) {
-        format!("{}, but the quota is kept: {refused}", said())
+        format!("{}, but the quota stays reserved: {refused}", said())
     } else {
-        format!("Cannot return to the queue; the quota is kept: {refused}")
+        format!("Cannot return to the queue; the quota stays reserved: {refused}")
     };
     draft.warn(REQUEUE_FAILED, text);
     draft.verdict.action = VerdictAction::None;
@@ -177,7 +177,7 @@ fn stay_inactive(draft: &mut Draft<'_>) -> bool {
         // one that Kueue creates later is deactivated once Kueue admits it
         WorkloadRead::Found(_) | WorkloadRead::Absent => {}
         WorkloadRead::Refused(why) => {
-            draft.verdict.message += &format!(", but the quota is kept: {why}");
+            draft.verdict.message += &format!(", but the quota stays reserved: {why}");
             draft.look_again(POLL_REFUSED.after(draft.facts.now));
         }
     }

@@ -53,13 +53,13 @@ pub fn growth(status: &AppWrapperStatus) -> String {
 }
 
 /// Where MultiKueue created the AppWrapper, or it names its Workload, nothing grows: Kueue finishes such a Workload as
-/// `OutOfSync` if the pod templates change, and creates no other one.
+/// `OutOfSync` if the pod templates change, and does not create another.
 fn stay_as_sent(draft: &mut Draft<'_>) {
     let snapshot = draft.facts.snapshot;
     let why = if snapshot.has_manager {
         "with MultiKueue, pod templates cannot change in the worker cluster"
     } else if snapshot.is_prebuilt && snapshot.queue_managed {
-        "if pod templates change, Kueue finishes a prebuilt Workload and creates no other one"
+        "if pod templates change, Kueue finishes a prebuilt Workload and does not create another"
     } else {
         return;
     };

@@ -15,10 +15,13 @@ use super::draft::Draft;
 use super::health::{self, PodSetHealth};
 use crate::api::{ComponentStatus, Phase, PodSetSince, WaitFor, condition};
 use crate::mutations::{self, Mutation};
+use crate::policies::Steps;
 use crate::snapshot::{Component, Presence};
 
 /// Reason of a component's `ResourcesDeployed` while it is to be created.
 const DEPLOYING: &str = "Deploying";
+/// Reason of a component's `ResourcesDeployed` while it is to be created once the earlier steps are as far again.
+const WAITING: &str = "WaitingForEarlierStep";
 /// Reason of a component's `ResourcesDeployed` while the old object is to go.
 const RECREATING: &str = "Recreating";
 
@@ -105,34 +108,66 @@ pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
     if step >= steps.last() {
         return vec![];
     }
-    let all = 0..snapshot.components.len();
     // an earlier component may be in recreation since then
-    let mut begun = all.clone().filter(|index| steps.step(*index) <= step);
-    let up = begun.clone().all(|index| standing(draft, index) == ComponentStage::Up);
-    let far =
-        begun.all(|index| has_reached(draft, index, steps.wait_for(steps.step(index)), pod_sets));
-    if up && (far || mutations::is_present(Mutation::StepsAtOnce)) {
-        all.filter(|index| steps.step(*index) == step + 1).collect()
-    } else {
-        vec![]
+    if lacking(draft, step + 1, pod_sets).next().is_some() {
+        return vec![];
     }
+    (0..snapshot.components.len()).filter(|index| steps.step(*index) == step + 1).collect()
 }
 
-/// What the next step waits for, in a sentence; none where every step has begun, or where it may begin.
+/// Whether a component may be created: everything of the earlier steps exists, and has reached what its step waits for. That
+/// may end after the step of this one has begun.
+pub fn may_come(draft: &Draft<'_>, index: usize, pod_sets: &[PodSetHealth<'_>]) -> bool {
+    lacking(draft, steps_of(draft).step(index), pod_sets).next().is_none()
+}
+
+/// The components of the steps before this one that are not as far as it waits for.
+fn lacking(
+    draft: &Draft<'_>,
+    before: usize,
+    pod_sets: &[PodSetHealth<'_>],
+) -> impl Iterator<Item = usize> {
+    let steps = steps_of(draft);
+    let earlier =
+        (0..draft.facts.snapshot.components.len()).filter(move |index| steps.step(*index) < before);
+    earlier.filter(move |index| {
+        let wait = steps.wait_for(steps.step(*index));
+        standing(draft, *index) != ComponentStage::Up
+            || !has_reached(draft, *index, wait, pod_sets)
+                && !mutations::is_present(Mutation::StepsAtOnce)
+    })
+}
+
+fn steps_of<'a>(draft: &Draft<'a>) -> &'a Steps {
+    &draft.facts.snapshot.policies.steps
+}
+
+/// Whether a component of a later step is still to be created.
+pub fn is_waited_for(draft: &Draft<'_>, index: usize) -> bool {
+    let steps = steps_of(draft);
+    let all = 0..draft.facts.snapshot.components.len();
+    let mut later = all.filter(|other| steps.step(*other) > steps.step(index));
+    later.any(|other| match standing(draft, other) {
+        ComponentStage::Later | ComponentStage::Coming => true,
+        ComponentStage::Going | ComponentStage::Up => false,
+    })
+}
+
+/// What the next step waits for, or else a component that comes back, in a sentence; none where nothing waits for a step.
 pub fn awaited(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Option<String> {
     let snapshot = draft.facts.snapshot;
-    let steps = &snapshot.policies.steps;
+    let steps = steps_of(draft);
     let step = begun(draft);
-    if step >= steps.last() {
-        return None;
-    }
-    let lacks = |index: &usize| {
-        let wait = steps.wait_for(steps.step(*index));
-        steps.step(*index) <= step
-            && (standing(draft, *index) != ComponentStage::Up
-                || !has_reached(draft, *index, wait, pod_sets))
+    let (who, before) = if step < steps.last() {
+        (format!("step {} of {}", step + 2, steps.last() + 1), step + 1)
+    } else {
+        let is_held = |index: &usize| {
+            standing(draft, *index) == ComponentStage::Coming && !may_come(draft, *index, pod_sets)
+        };
+        let held = (0..snapshot.components.len()).find(is_held)?;
+        (snapshot.components[held].title(), steps.step(held))
     };
-    let lacking: Vec<usize> = (0..snapshot.components.len()).filter(lacks).collect();
+    let lacking: Vec<usize> = lacking(draft, before, pod_sets).collect();
     let of = |wait: WaitFor, verb: &str| {
         let own = lacking.iter().filter(|index| steps.wait_for(steps.step(**index)) == wait);
         let titles: Vec<String> = own.map(|index| snapshot.components[*index].title()).collect();
@@ -140,8 +175,7 @@ pub fn awaited(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Option<Strin
     };
     let both = [of(WaitFor::Succeeded, "succeed"), of(WaitFor::Ready, "be ready")];
     let waits: Vec<String> = both.into_iter().flatten().collect();
-    let (next, all) = (step + 2, steps.last() + 1);
-    (!waits.is_empty()).then(|| format!("step {next} of {all} waits {}", waits.join(" and ")))
+    (!waits.is_empty()).then(|| format!("{who} waits {}", waits.join(" and ")))
 }
 
 /// The first few of some names: `a`, `a and b`, `a, b, c and 4 more`.
@@ -184,6 +218,16 @@ pub fn begin(draft: &mut Draft<'_>, indexes: &[usize]) {
         let status = &mut draft.component_status()[*index];
         status.uid = None;
         went(status);
+    }
+}
+
+/// Writes down whether a component that is to come waits for an earlier step: its creation has all its time once it need not.
+pub fn hold(draft: &mut Draft<'_>, index: usize, is_held: bool) {
+    let reason = deployed(draft, index).map(|condition| condition.reason.as_str());
+    if is_held && reason != Some(WAITING) {
+        mark(draft, index, false, WAITING);
+    } else if !is_held && reason == Some(WAITING) {
+        mark(draft, index, false, DEPLOYING);
     }
 }
 

@@ -46,7 +46,7 @@ pub use parts::parts;
 pub use path::{Path, PathError};
 pub use progress::{PROGRESS_AUDIENCE, ProgressEndpoint, progress_path};
 pub use quantity::{amount, amounts};
-pub use registry::{Kind, Recorded, Reference, is_record_of, record, reference};
+pub use registry::{Kind, Recorded, Reference, is_record_of, record, recorded, reference};
 pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, render};
 pub use report::report;
 pub use requests::{Uncounted, requested, uncounted};

@@ -107,6 +107,11 @@ pub(super) trait Rules: fmt::Debug + Sync {
         None
     }
 
+    /// The pod sets that were recorded in an object whose template implies none. It does not say how many pods they have.
+    fn recorded(&self, _object: &Value) -> Vec<PodSet> {
+        vec![]
+    }
+
     /// Records in a template what the object that it refers to says of its pods.
     fn record(&self, _template: &mut Value, _referenced: &Value) -> Result<Vec<PodSet>, Error> {
         Ok(vec![])
@@ -160,6 +165,13 @@ pub fn record(template: &Value, referenced: &Value) -> Result<Recorded, Error> {
     let mut template = template.clone();
     let pod_sets = Kind::of_object(&template).rules().record(&mut template, referenced)?;
     Ok(Recorded { template, pod_sets })
+}
+
+/// The pod sets that [`record`] has recorded in an object whose template implies none, in their order. Their counts are not
+/// in it: its AppWrapper declares them.
+#[must_use]
+pub fn recorded(object: &Value) -> Vec<PodSet> {
+    Kind::of_object(object).rules().recorded(object)
 }
 
 /// Whether a stored template is another one with what [`record`] added to it.

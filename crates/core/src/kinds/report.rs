@@ -12,7 +12,7 @@ use crate::snapshot::Report;
 /// the MPI Operator's `MPIJob` whether its launcher waits for the workers.
 ///
 /// `pod_sets` are the component's, as recorded; their paths tell which index a replicated Job or a
-/// replica type has. [`Report::expected`] is filled for kinds that end, from the live object:
+/// replica type has. [`Report::expected`] is filled for kinds whose object tells, from the live object:
 /// [`Expected::running`](crate::snapshot::Expected::running) is the number of pods that should be Pending or
 /// Running now, besides those that succeeded. It is 0 for a replicated Job that still waits for others, which is also
 /// in [`Report::unstarted`].
@@ -199,6 +199,35 @@ mod tests {
     }
 
     #[test]
+    fn a_ray_service_says_whether_it_serves_and_that_it_never_will() {
+        let late = |reason: &str| Outcome::Failed {
+            reason: reason.to_owned(),
+            message: "M".to_owned(),
+            at: "2026-01-01T00:05:00Z".parse().ok(),
+        };
+        let (refused, overdue) = ("ValidationFailed", "InitializingTimeout");
+        for (status, reason, cluster, want, serves) in [
+            ("True", "NonZeroServeEndpoints", "x-1", Outcome::Active, true),
+            ("False", "Initializing", "", Outcome::Active, false),
+            ("False", "ZeroServeEndpoints", "x-1", Outcome::Active, false),
+            ("False", overdue, "", late(overdue), false),
+            ("False", refused, "", late(refused), false),
+            ("False", refused, "x-1", Outcome::Active, false),
+            ("Unknown", overdue, "", Outcome::Active, false),
+        ] {
+            let mut ready = condition("Ready", status);
+            ready["reason"] = json!(reason);
+            let active = json!({ "rayClusterName": cluster });
+            let status = json!({"conditions": [condition("UpgradeInProgress", "False"), ready],
+                "activeServiceStatus": active, "lastUpdateTime": "2026-01-01T00:05:00Z"});
+            let found = reported("RayService", &status);
+            assert_eq!((found.outcome, found.serves), (want, serves), "{status}");
+            let of_cluster = reported("RayCluster", &status);
+            assert_eq!((of_cluster.outcome, of_cluster.serves), (Outcome::Active, false));
+        }
+    }
+
+    #[test]
     fn a_ray_job_that_tries_again_deletes_its_pods() {
         for (deployment, failed, want) in [
             ("", json!(null), false),
@@ -289,6 +318,18 @@ mod tests {
             object["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = json!(0);
             let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
             assert_eq!(found.backoff.contains_key(&0), want, "{policy} {status}");
+        }
+    }
+
+    #[test]
+    fn a_job_set_with_a_success_policy_of_a_job_may_delete_pods() {
+        let policy = json!({"rules": [{"succeededIndexes": "0"}]});
+        for (policy, want) in [(json!(null), false), (policy, true)] {
+            let (mut object, pod_sets) = given("JobSet", &json!(null));
+            let template = &mut object["spec"]["replicatedJobs"][1]["template"];
+            template["spec"]["successPolicy"] = policy.clone();
+            let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
+            assert_eq!(found.deletes_pods, want, "{policy}");
         }
     }
 

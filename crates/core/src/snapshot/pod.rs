@@ -40,7 +40,7 @@ pub struct Pod {
     /// When it was created.
     pub created: Option<Timestamp>,
     /// The latest time at which a Failed pod can have failed, as far as its object tells: when its status was last written,
-    /// or `status.startTime` where its kubelet rejected it.
+    /// or `status.startTime` where it has no containers, since its kubelet rejected it.
     pub failed_by: Option<Timestamp>,
     /// `status.reason`, such as `Evicted`.
     pub reason: Option<String>,
@@ -136,7 +136,8 @@ pub struct Termination {
     pub reason: String,
     /// Its termination message.
     pub message: String,
-    /// When it ended.
+    /// When it ended, by the clock of its node. If that clock is behind the API server's, the difference is added as far as
+    /// the start of the pod shows it. It is not later than [`Pod::failed_by`] unless that clock is ahead.
     pub finished_at: Option<Timestamp>,
 }
 

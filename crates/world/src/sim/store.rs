@@ -53,6 +53,8 @@ pub struct Store {
     version: u64,
     pub(super) counted: u64,
     now: Timestamp,
+    /// `managedFields` of a pod say when its status was written last.
+    pub dates_statuses: bool,
     pub(super) dependents: BTreeMap<Arc<str>, BTreeSet<Address>>,
     pub(super) uids: BTreeMap<Arc<str>, Address>,
     /// What no one may do: verb and resource, as access reviews name them.
@@ -79,6 +81,7 @@ impl Store {
             version: 0,
             counted: 0,
             now,
+            dates_statuses: false,
             dependents: BTreeMap::new(),
             uids: BTreeMap::new(),
             denied: BTreeSet::new(),
@@ -104,7 +107,9 @@ impl Store {
         self.now_after(0)
     }
 
-    pub(super) fn now_after(&self, seconds: i64) -> String {
+    /// A time some seconds from now, as it stands in objects.
+    #[must_use]
+    pub fn now_after(&self, seconds: i64) -> String {
         let moment = Timestamp::from_second(self.now.as_second().saturating_add(seconds));
         moment.unwrap_or(self.now).to_string()
     }

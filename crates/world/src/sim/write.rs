@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::kinds::Kind;
 use super::object::{self, Address, Object};
@@ -152,6 +152,12 @@ impl Store {
         new["metadata"]["resourceVersion"] = old.version.to_string().into();
         if new == old.value {
             return Ok(old.clone());
+        }
+        if self.dates_statuses && part == Part::Status && kind.graceful {
+            new["metadata"]["managedFields"] = json!([{
+                "manager": "kubelet", "operation": "Update", "subresource": "status",
+                "time": self.now(),
+            }]);
         }
         if object::is_deleting(&new) && remove::may_go(&new) {
             self.remove(old);

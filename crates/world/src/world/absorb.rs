@@ -50,7 +50,8 @@ impl World {
             if self.store.kinds.get(change.object.address.kind).kind == workload::KIND {
                 // one that comes late was right when it was sent; L12 asks whether the AppWrapper returns
                 let ours = source == Source::Ours;
-                let found = ours.then(|| checks::kueue::switched(&self.oracle, &change)).flatten();
+                let (oracle, kueue) = (&self.oracle, &self.kueue);
+                let found = ours.then(|| checks::kueue::switched(oracle, kueue, &change)).flatten();
                 if let Some(violation) = found {
                     self.violated(violation);
                 }
@@ -109,7 +110,8 @@ impl World {
             late,
             elapsed: self.elapsed,
             prompt: self.options.faults.0.is_empty() && self.adversary.is_none(),
-            slack: self.slack(),
+            slack: self.slack(Some(wrapper)),
+            dated_within: self.dated_within(),
         };
         self.coverage.checks += checks::safety::SAFETY.len() as u64;
         if wrapper.hostile {
@@ -141,6 +143,7 @@ impl World {
         if let Some(violation) = found {
             self.violated(violation);
         }
+        self.check_admitted_pods(uid);
         self.check_quota();
     }
 }

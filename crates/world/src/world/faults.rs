@@ -8,7 +8,7 @@
 //! | F4 hidden retries, hung sockets | [`Fault::Late`]: a write is applied long after its caller gave up |
 //! | F5 cache behind own write | [`Fault::Lag`] |
 //! | F6 pods that the cache hides | [`Fault::Lag`] of the pods |
-//! | F7 lists that fail, partial pages | [`Fault::Refuse`], and lists come in pages of one |
+//! | F7 lists that fail, partial pages | [`Fault::Refuse`], also with 410; lists come in pages of one |
 //! | F8 watch drop, 410 | [`Fault::Relist`] |
 //! | F9 back in time | [`Fault::Stale`] |
 //! | F10 skipped, repeated, reordered | [`Fault::Skip`], [`Fault::Repeat`]; kinds are delivered in any order |
@@ -51,7 +51,7 @@ pub enum Fault {
     Lost,
     /// A call fails, and is applied later all the same.
     Late,
-    /// A call is refused: 409, 429, 403, 500, 503, 504.
+    /// A call is refused: 401, 409, 410, 429, 403, 500, 503, 504.
     Refuse,
     /// Every call fails for a while.
     Outage,

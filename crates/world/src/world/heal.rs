@@ -96,6 +96,11 @@ impl World {
         let old = &mut self.replicas[index];
         old.frozen_until = self.elapsed + pause;
         old.doubts = Some(moves);
+        // what is under way is written with the time of its decision
+        for key in old.flights.keys() {
+            let written = self.oracle.wrappers.values_mut().filter(|wrapper| wrapper.is_of(key));
+            written.for_each(|wrapper| wrapper.note_skew(pause));
+        }
         if self.replicas.len() == 1 {
             let new = self.new_replica(true);
             self.replicas.push(new);

@@ -58,7 +58,7 @@ use adversary::{Adversary, Hostility};
 use checks::Violation;
 use coverage::{Coverage, Happening};
 use faults::{Fault, FaultPlan, Faults};
-use oracle::Oracle;
+use oracle::{Oracle, Wrapper};
 use replica::{Replica, Told, Topic};
 use rng::Rng;
 use scene::{Act, Scene};
@@ -137,6 +137,8 @@ pub struct RunReport {
 #[derive(Debug)]
 struct LateCall {
     sent: Duration,
+    /// By how much the clock of its process was off then.
+    off: Duration,
     at: Duration,
     call: Call,
 }
@@ -191,7 +193,12 @@ pub struct World {
     outage_until: Duration,
     outage_code: u16,
     closed: bool,
+    /// By how much the clocks of the processes are off now, at most.
     skew: Duration,
+    /// A kubelet that stops is silent, and that is noticed later; else it says so at once.
+    silent_nodes: bool,
+    /// A node that is deleted comes again by the same name.
+    same_nodes: bool,
     /// Kinds that are not served for a while.
     unserved: Vec<KindId>,
     calls_of_events: u64,
@@ -223,7 +230,18 @@ impl World {
         let mut scene = Scene::random(&mut rng, &options.faults);
         scene.add_policies(&mut Rng::new(options.seed, 5), &options.faults);
         scene.add_fleet_parts(options.seed);
-        Self::of(options, scene)
+        let mut world = Self::of(options, scene);
+        world.skew_nodes();
+        world
+    }
+
+    /// In half of the worlds, the clocks of the nodes are off.
+    fn skew_nodes(&mut self) {
+        let seed = self.options.seed;
+        if Rng::new(seed, 13).one_in(2) {
+            self.kubelets.clocks = Some(seed);
+            self.store.dates_statuses = true;
+        }
     }
 
     /// The world of a scene.
@@ -249,7 +267,9 @@ impl World {
             agenda: Agenda::default(),
             garbage: Garbage::default(),
             kubelets: Kubelets::new(scene.temper),
-            kueue: Kueue::new(scene.quota, scene.ready_within).showing(scene.shows_workloads),
+            kueue: Kueue::new(scene.quota, scene.ready_within)
+                .giving_up(scene.gives_up)
+                .showing(scene.shows_workloads),
             script: vec![],
             replicas: vec![],
             logs: vec![],
@@ -266,6 +286,8 @@ impl World {
             outage_code: 503,
             closed: false,
             skew: Duration::ZERO,
+            silent_nodes: options.faults.has(Fault::Node) && Rng::new(seed, 15).one_in(2),
+            same_nodes: options.faults.has(Fault::Node) && Rng::new(seed, 16).one_in(2),
             unserved: vec![],
             calls_of_events: 0,
             keep_events: false,
@@ -313,9 +335,10 @@ impl World {
         let clock = Arc::new(ManualClock::at(moment(self.elapsed)));
         let replica = Replica::start(&self.config, clock, leads);
         if self.kueue.shows_workloads {
-            let within = self.kueue.ready_within.map(Period::from_duration);
-            let wait_for_pods_ready = within
-                .map(|within| WaitForPodsReady { timeout: within, recovery_timeout: Some(within) });
+            let recovery_timeout = self.kueue.recover_within.map(Period::from_duration);
+            let timeout = self.kueue.ready_within.map(Period::from_duration);
+            let wait_for_pods_ready =
+                timeout.map(|timeout| WaitForPodsReady { timeout, recovery_timeout });
             let settings = KueueSettings { wait_for_pods_ready, replaces_failed_nodes: false };
             replica.context.set_kueue(settings);
         }
@@ -392,18 +415,27 @@ impl World {
         }
     }
 
-    /// How much clocks may differ, and what rounding to seconds may take.
-    fn slack(&self) -> Duration {
+    /// How much clocks may differ for an AppWrapper, and what rounding to seconds may take.
+    fn slack(&self, wrapper: Option<&Wrapper>) -> Duration {
+        let written = wrapper.map_or(Duration::ZERO, Wrapper::skew);
         // one clock may be ahead, and another behind
-        Duration::from_secs(2) + 2 * self.skew
+        Duration::from_secs(2) + 2 * self.skew.max(written)
     }
 
-    /// By how much the clocks of the processes have been off, at most.
+    /// How much earlier than it failed a pod may be dated: the start of a pod shows how far the clock of its node is
+    /// behind, but for the time until its kubelet has seen it, and what rounding to seconds takes.
+    fn dated_within(&self) -> Duration {
+        self.kubelets.clocks.map_or(Duration::ZERO, |_| Duration::from_secs(4))
+    }
+
+    /// By how much the clocks of the processes are off, at most.
     fn note_skew(&mut self) {
         let now = moment(self.elapsed);
-        for replica in &self.replicas {
-            let off = replica.clock.off_by(now);
-            self.skew = self.skew.max(off);
+        let all = self.replicas.iter().map(|replica| replica.clock.off_by(now));
+        let skew = all.max().unwrap_or_default();
+        self.skew = skew;
+        if !skew.is_zero() {
+            self.oracle.wrappers.values_mut().for_each(|wrapper| wrapper.note_skew(skew));
         }
     }
 

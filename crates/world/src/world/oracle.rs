@@ -50,11 +50,13 @@ pub struct Oracle {
     pub gone: Option<Wrapper>,
     /// Access reviews that were answered, by user and resource: when last, and whether it was allowed.
     pub reviews: BTreeMap<(String, String), (Duration, bool)>,
-    /// Nodes that were lost, each with when that was, whether they are back or not.
+    /// Nodes that were shown to be lost, each with when that was, whether they are back or not.
     pub lost: BTreeMap<String, Vec<Duration>>,
     losing: BTreeSet<String>,
-    /// Nodes of which was known once that nothing ran there.
-    pub fenced: BTreeSet<String>,
+    /// Nodes that are shown to be lost.
+    shown_lost: BTreeSet<String>,
+    /// Nodes of which was known once that nothing ran there: until when, where they are back.
+    fenced: BTreeMap<String, Option<Duration>>,
     /// What retry policies, queues and the configuration have ever said.
     pub policies: RetryPolicies,
 }
@@ -120,6 +122,8 @@ pub struct Wrapper {
     pub things: BTreeMap<Arc<str>, Thing>,
     /// Its limits, by the annotations that it ever had: the shortest periods, the highest limit.
     pub tuning: Tuning,
+    /// Its annotations have changed its limits.
+    pub retuned: bool,
     /// Pods that each pod set should have.
     pub pod_sets: BTreeMap<String, i64>,
     /// No pod set has more completions than it runs at a time.
@@ -142,9 +146,13 @@ pub struct Wrapper {
     pub charged: Vec<String>,
     /// It was suspended after it had failed: its deletion waits for nothing.
     pub hurried: bool,
-    /// Something stood in the way of a creation for good: a refusal, a name that is taken, a kind that
-    /// is not served.
+    /// Something stood in the way of a creation of this attempt for good: a refusal, a name that is taken, a kind
+    /// that is not served.
     pub obstacle: bool,
+    /// Its last version that a process wrote that another had replaced, or a write that came late; 0 for none.
+    pub overtaken: u64,
+    /// By how much clocks were off, or writes late, at most: in this attempt, and in the one before.
+    skew: (Duration, Duration),
     /// At the last change of phase: for how long the phase before had lasted.
     pub lasted: Duration,
     /// At the last change of phase: since when nothing of it existed.
@@ -177,6 +185,9 @@ const SEEN_AFTER: Duration = Duration::from_secs(45);
 
 /// A LIST is over after this: its pages show the pods as they were at its begin.
 const LISTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// A watch of nodes lags for no longer, or hardly ever.
+const TOLD_WITHIN: Duration = Duration::from_mins(1);
 
 /// In a calm world a controller has seen what exists for so long.
 const NOTICED_AFTER: Duration = Duration::from_secs(10);
@@ -344,17 +355,28 @@ impl Oracle {
         }
     }
 
+    /// Whether nothing runs on a node, as far as a controller may know: it learns a little later that a node is back.
+    #[must_use]
+    pub fn is_fenced(&self, node: &str, elapsed: Duration) -> bool {
+        let since = |until: Duration| elapsed.saturating_sub(until);
+        self.fenced.get(node).is_some_and(|until| until.is_none_or(|it| since(it) <= TOLD_WITHIN))
+    }
+
     /// A node is lost or back: its pods failed then, though none of them changes.
     fn note_node(&mut self, store: &Store, name: &str, elapsed: Duration) {
         if nodes::is_fenced(store, name) {
-            self.fenced.insert(name.to_owned());
+            self.fenced.insert(name.to_owned(), None);
+        } else if let Some(until) = self.fenced.get_mut(name) {
+            until.get_or_insert(elapsed);
         }
-        let is_lost = nodes::is_lost(store, name);
-        let was_lost = self.losing.contains(name);
-        if is_lost && !was_lost {
-            self.losing.insert(name.to_owned());
+        if !nodes::shows_loss(store, name) {
+            self.shown_lost.remove(name);
+        } else if self.shown_lost.insert(name.to_owned()) {
             self.lost.entry(name.to_owned()).or_default().push(elapsed);
-        } else if !is_lost {
+        }
+        if nodes::is_lost(store, name) {
+            self.losing.insert(name.to_owned());
+        } else {
             self.losing.remove(name);
         }
         for wrapper in self.wrappers.values_mut() {
@@ -388,6 +410,7 @@ impl Oracle {
             wrapper.sane = false;
         }
         let before = wrapper.state;
+        wrapper.retuned |= tuning != wrapper.tuning;
         wrapper.tuning = wrapper.tuning.loosest(&tuning);
         wrapper.state = state;
         wrapper.note_state(before, elapsed);

@@ -145,6 +145,8 @@ pub struct Flight {
     pub status_writes: u32,
     /// A call of it was struck by a fault.
     pub hurt: bool,
+    /// The version of the AppWrapper that it began with.
+    pub seen: u64,
     /// Two processes believed that they led when one of its calls came: what it has read since may be overtaken.
     pub doubtful: bool,
     /// What it has read since its last write, by path, with " 404" behind what was not found.
@@ -164,6 +166,16 @@ impl Wake for Woken {
 }
 
 impl Flight {
+    /// What it has read since its last write.
+    pub fn note_answer(&mut self, call: &Call, code: u16) {
+        if call.is_write() {
+            self.listed.clear();
+        } else {
+            let not_found = if code == 404 { " 404" } else { "" };
+            self.listed.insert(format!("{}{not_found}", call.uri));
+        }
+    }
+
     /// It waits for the call of another reconcile.
     pub fn waits_for_another(&self) -> bool {
         self.call.is_none() && !self.woken.0.load(Ordering::Relaxed)
@@ -418,6 +430,7 @@ impl Replica {
     pub fn begin(&mut self, key: &Key) -> bool {
         self.due.remove(key);
         let Some(stored) = self.stored(key) else { return false };
+        let seen = stored.version().parse().unwrap_or(0);
         let work = Box::pin(reconcile::reconcile(stored, self.context.clone()));
         let flight = Flight {
             work,
@@ -425,6 +438,7 @@ impl Replica {
             calls: 0,
             status_writes: 0,
             hurt: false,
+            seen,
             doubtful: false,
             listed: BTreeSet::new(),
             woken: Arc::new(Woken(AtomicBool::new(true))),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::actors::kueue::Outcome;
-use super::actors::{Env, Task, batch, operators};
+use super::actors::{Env, Task, batch, nodes, operators};
 use super::checks;
 use super::coverage::Happening;
 use super::faults::Fault;
@@ -367,7 +367,10 @@ impl World {
                 self.kubelets.pod(&mut env, address);
                 batch::release_lost(&mut env, address);
             }
-            Task::Node(address) => self.kubelets.node(&mut env, address),
+            Task::Node(address) => {
+                nodes::notice(env.store, address, elapsed);
+                self.kubelets.node(&mut env, address);
+            }
             Task::Job(address) => batch::job(&mut env, address),
             Task::JobSet(address) => batch::job_set(&mut env, address),
             Task::Operator(address) => operators::act(&mut env, address),
@@ -421,13 +424,14 @@ impl World {
             return;
         }
         let Some(object) = self.store.get(address).cloned() else { return };
-        let is_sane = self.oracle.wrappers.get(&object.uid).is_some_and(|wrapper| wrapper.sane);
-        let Some(known) = self.kueue.workloads.get(&object.uid).filter(|_| is_sane) else { return };
+        let wrapper = self.oracle.wrappers.get(&object.uid).filter(|wrapper| wrapper.sane);
+        let known = self.kueue.workloads.get(&object.uid);
+        let (Some(wrapper), Some(known)) = (wrapper, known) else { return };
         let found = checks::kueue::evicted(
             &object,
             known,
-            self.kueue.ready_within,
-            (self.elapsed, self.slack()),
+            &self.kueue,
+            (self.elapsed, self.slack(Some(wrapper))),
         );
         if let Some(violation) = found {
             self.violated(violation);

@@ -59,7 +59,7 @@ impl World {
             Act::Impostor(name) => self.impostor(&name),
             Act::Node(name, up) => {
                 self.happened(if up { Happening::NodeUp } else { Happening::NodeDown });
-                nodes::set_node(&mut self.store, &name, (!up).then_some(self.elapsed));
+                self.set_node(&name, up);
             }
             Act::OutOfService(name, is_out) => {
                 self.happened(if is_out { Happening::NodeShutDown } else { Happening::NodeUp });
@@ -273,6 +273,17 @@ impl World {
         }
     }
 
+    /// A node stops to answer, or answers again. Where its kubelet is silent, that is noticed later.
+    fn set_node(&mut self, name: &str, up: bool) {
+        if up || !self.silent_nodes {
+            return nodes::set_node(&mut self.store, name, (!up).then_some(self.elapsed));
+        }
+        let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
+        let noticed = self.elapsed + nodes::UNNOTICED_FOR;
+        nodes::silence(&mut self.store, name, noticed);
+        self.agenda.at(noticed, Task::Node(Address::new(kind, "", name)));
+    }
+
     fn delete_node(&mut self, name: &str) {
         let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
         let address = Address::new(kind, "", name);
@@ -281,7 +292,7 @@ impl World {
         }
         self.happened(Happening::NodeDeleted);
         self.coverage.fault(super::faults::Fault::Node);
-        // its pods are looked at, and another machine takes its name
+        // its pods are looked at; its kubelet registers it again, or another machine has its hostname
         let mut env = Env {
             store: &mut self.store,
             rng: &mut self.user_rng,
@@ -289,8 +300,9 @@ impl World {
             elapsed: self.elapsed,
         };
         self.kubelets.node(&mut env, &address);
+        let other = if self.same_nodes { name.to_owned() } else { format!("{name}x") };
         let node = json!({"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": format!("{name}x"), "labels": {"kubernetes.io/hostname": name}}});
+            "metadata": {"name": other, "labels": {"kubernetes.io/hostname": name}}});
         self.script.push(Act::Create(Box::new(node)));
         let at = self.elapsed + Duration::from_secs(20);
         self.agenda.at(at, Task::Script(self.script.len() - 1));

@@ -6,14 +6,19 @@ use http::Method;
 
 use super::actors::kueue::WorkloadState;
 use super::checks::calls::{self, CallScope, Target};
+use super::checks::safety;
 use super::coverage::Happening;
 use super::faults::{Effect, Fault, Moment};
 use super::rng::{mix, mix_text};
 use super::wire::Call;
 use super::{LateCall, Source, World, oracle};
 use crate::act::events::{EventType, Notice};
+use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Address, ApiResponse, Refusal, answer_read};
+
+/// How many `AppWrappers` a controller looks after without any delay.
+const FEW: usize = 5;
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +68,8 @@ impl World {
             Fate::Late => {
                 let wait = Duration::from_millis(self.fault_rng.between(1, 90_000));
                 let (sent, call_again) = (self.elapsed, call.detached());
-                self.late.push(LateCall { sent, at: sent + wait, call: call_again });
+                let off = self.replicas[index].clock.off_by(super::moment(sent));
+                self.late.push(LateCall { sent, off, at: sent + wait, call: call_again });
                 call.sever();
             }
             Fate::ThenOutage(code) => {
@@ -184,9 +190,14 @@ impl World {
     }
 
     fn refuse(&mut self, call: &Call, code: u16) {
-        // only a create can be refused for quota
-        let code = if code == 403 && call.method != Method::POST { 503 } else { code };
-        self.note_refusal(call, code);
+        // only a create can be refused for quota, and only the next page of a list because its token has expired
+        let code = match code {
+            403 if call.uri.contains("continue=") => 410,
+            403 if call.method != Method::POST => 503,
+            // no chance of its own, which would change every world
+            504 if self.options.plan.is_none() && call.uri.len().is_multiple_of(3) => 401,
+            _ => code,
+        };
         Self::injure(call, Some(code));
         self.happened(match code {
             409 => Happening::Conflict,
@@ -206,7 +217,9 @@ impl World {
             403 => {
                 ("Forbidden", "jobs is forbidden: status unknown for quota: small, resources: pods")
             }
+            401 => ("Unauthorized", "Unauthorized"),
             409 => ("Conflict", "the object has been modified"),
+            410 => ("Expired", "The provided continue parameter is too old"),
             429 => ("TooManyRequests", "try again later"),
             _ => ("InternalError", "the server is not well"),
         };
@@ -217,16 +230,28 @@ impl World {
         let target = Target::of(&call.uri);
         let (code, text) = self.apply(index, key, call, &target, late);
         self.trace.detail(|| format!("{} {} → {code}", call.method, call.uri));
-        self.note_read(index, call, &target);
+        self.note_read(index, key, call, &target);
         call.answer(code, text);
     }
 
-    /// A process is told of an object.
-    fn note_read(&mut self, index: usize, call: &Call, target: &Target) {
-        if call.method == Method::GET
-            && let Some(object) = target.address(&self.store).and_then(|at| self.store.get(&at))
-        {
+    /// A process is told of an object, or that somebody else's has the name of a component.
+    fn note_read(&mut self, index: usize, key: &Key, call: &Call, target: &Target) {
+        if call.method != Method::GET {
+            return;
+        }
+        if let Some(object) = target.address(&self.store).and_then(|at| self.store.get(&at)) {
             self.replicas[index].read.insert(object.uid.to_string());
+        }
+        let resumes = |wrapper: &&oracle::Wrapper| {
+            wrapper.is_of(key) && wrapper.state.phase == Phase::Resuming
+        };
+        let resuming = self.oracle.wrappers.values().find(resumes);
+        let object = resuming.and_then(|wrapper| self.store.get(&wrapper.address)).cloned();
+        if let Some(object) = object
+            && safety::has_taken_name(&self.store, &self.oracle, &object)
+            && let Some(wrapper) = self.oracle.wrappers.get_mut(&object.uid)
+        {
+            wrapper.obstacle = true;
         }
     }
 
@@ -242,8 +267,12 @@ impl World {
         let body = call.json();
         let is_status = target.is_wrapper() && target.sub == "status" && call.is_write();
         let none = std::collections::BTreeSet::new();
-        let slack = self.slack();
+        let wrapper = self.oracle.wrappers.values().find(|wrapper| wrapper.is_of(key));
+        let slack = self.slack(wrapper);
         let flight = self.replicas[index].flights.get(key);
+        let is_replaced = self.replicas[index].doubts.is_some();
+        let cannot_know =
+            flight.zip(wrapper).is_some_and(|(it, wrapper)| it.seen < wrapper.overtaken);
         let (listed, number, statuses) = match &flight {
             Some(flight) => {
                 (&flight.listed, flight.calls, flight.status_writes + u32::from(is_status))
@@ -264,22 +293,22 @@ impl World {
             elapsed: self.elapsed,
             slack,
             late,
+            replaced: is_replaced || cannot_know,
+            prompt: self.is_prompt(),
         };
         let violation = calls::check(&scope);
         self.coverage.checks += calls::CALLS.len() as u64;
         let name = body["metadata"]["name"].as_str().map(str::to_owned);
         let (code, text, changed) = self.carry_out(call, target, body, late);
+        if changed && is_replaced {
+            self.note_overtaken(target);
+        }
         if code < 300 {
             self.note_removal(index, call, target, name);
         }
         self.replicas[index].note_shared_list(&key.namespace, &call.uri);
         if let Some(flight) = self.replicas[index].flights.get_mut(key) {
-            if call.is_write() {
-                flight.listed.clear();
-            } else {
-                let not_found = if code == 404 { " 404" } else { "" };
-                flight.listed.insert(format!("{}{not_found}", call.uri));
-            }
+            flight.note_answer(call, code);
             flight.status_writes += u32::from(is_status && code < 300);
         }
         if let Some(violation) = violation {
@@ -294,6 +323,14 @@ impl World {
         (code, text)
     }
 
+    /// Whether nothing goes wrong: no fault, no process that stood still, and no more work than is done at once.
+    fn is_prompt(&self) -> bool {
+        let is_small = self.oracle.wrappers.len() <= FEW;
+        let is_calm = self.options.faults.0.is_empty() && self.options.plan.is_none() && is_small;
+        let stood_still = self.replicas.iter().any(|replica| !replica.frozen_until.is_zero());
+        is_calm && self.adversary.is_none() && self.outage_until.is_zero() && !stood_still
+    }
+
     /// The API server's part.
     fn carry_out(
         &mut self,
@@ -303,7 +340,10 @@ impl World {
         late: bool,
     ) -> (u16, String, bool) {
         if let Some(refusal) = self.admission(call, target, &body, late) {
-            self.note_refusal(call, refusal.code);
+            // a namespace that is being deleted refuses nothing for good
+            if !self.closed {
+                self.note_refusal(call, refusal.code);
+            }
             return (refusal.code, refusal.status().to_string(), false);
         }
         self.note_obstacle(call, target, &body);
@@ -362,7 +402,7 @@ impl World {
         let owner = &body["metadata"]["ownerReferences"][0];
         let discovers = target.plural.is_empty() && call.uri.starts_with("/api");
         if discovers {
-            let gone = !self.unserved.is_empty() || self.options.faults.has(Fault::Poison);
+            let gone = !self.unserved.is_empty();
             self.oracle.wrappers.values_mut().for_each(|wrapper| wrapper.obstacle |= gone);
         }
         if call.method != Method::POST || owner["kind"] != "AppWrapper" {
@@ -443,16 +483,62 @@ impl World {
 
     /// A write whose caller has given up reaches the API server.
     pub(super) fn carry_out_late(&mut self, index: usize) {
-        let LateCall { sent, call, .. } = self.late.remove(index);
+        let LateCall { sent, off, call, .. } = self.late.remove(index);
         let target = Target::of(&call.uri);
-        if target.is_wrapper() {
-            // what it says of now was true then
-            self.skew = self.skew.max(self.elapsed.saturating_sub(sent));
-        }
+        let late_by = self.elapsed.saturating_sub(sent) + off;
         let body = call.json();
         self.trace.note(self.elapsed, "late", short(&call.uri), &[]);
         self.happened(Happening::LateWrite);
+        self.note_late(&target, late_by);
         self.carry_out(&call, &target, body, true);
+        // the attempt that it has begun was dated by it, too
+        self.note_late(&target, late_by);
+        self.note_overtaken(&target);
+    }
+
+    /// An AppWrapper may have been written by a process that another has replaced, or by a write that came late.
+    fn note_overtaken(&mut self, target: &Target) {
+        let key = Key { namespace: target.namespace.clone(), name: target.name.clone() };
+        let written = self.oracle.wrappers.values_mut().find(|wrapper| wrapper.is_of(&key));
+        if let Some(wrapper) = written.filter(|_| target.is_wrapper())
+            && let Some(object) = self.store.get(&wrapper.address)
+        {
+            wrapper.overtaken = object.version;
+        }
+    }
+
+    /// What a write of an AppWrapper says of now was true so long ago.
+    fn note_late(&mut self, target: &Target, late_by: Duration) {
+        let key = Key { namespace: target.namespace.clone(), name: target.name.clone() };
+        let written = self.oracle.wrappers.values_mut().filter(|wrapper| wrapper.is_of(&key));
+        written.filter(|_| target.is_wrapper()).for_each(|wrapper| wrapper.note_skew(late_by));
+    }
+
+    /// No more pods of an AppWrapper run than Kueue has let in. What has lost its owner is about to go, too.
+    pub(super) fn check_admitted_pods(&mut self, uid: &str) {
+        let admitted = self.kueue.workloads.get(uid).and_then(|known| known.requests.get("pods"));
+        let wrapper = self.oracle.wrappers.get(uid).filter(|_| self.adversary.is_none());
+        let Some((admitted, wrapper)) = admitted.zip(wrapper) else { return };
+        let is_more = |pods: usize| i64::try_from(pods).is_ok_and(|pods| pods * 1000 > *admitted);
+        let things = wrapper.things.iter();
+        let live = things.filter(|(_, it)| it.is_live_pod() && !it.late && !it.terminating);
+        if !is_more(live.clone().count()) {
+            return;
+        }
+        let is_kept = |uid: &str| {
+            let owner = self.store.by_uid(uid).and_then(|pod| pod.controller());
+            let owner = owner.and_then(|owner| self.store.by_uid(owner["uid"].as_str()?));
+            owner.is_some_and(|owner| !owner.is_deleting())
+        };
+        let count = live.filter(|(uid, _)| is_kept(uid)).count();
+        if is_more(count) {
+            let seen = format!("{count} of {}", wrapper.address.name);
+            self.violated(super::checks::Violation {
+                invariant: "S4",
+                sentence: "no more pods run than Kueue has admitted",
+                seen,
+            });
+        }
     }
 
     /// Quota is right: whatever runs was let in. Checked here because only Kueue's books tell.

@@ -54,6 +54,30 @@ fn namespaces_take_turns_and_have_a_limited_number_of_places() {
 }
 
 #[test]
+fn a_wait_begins_with_the_first_event_or_the_end_of_a_pause() {
+    let mut schedule = with(&["a/1"]);
+    let waited = |schedule: &mut Schedule, second: u64| {
+        schedule.wake(at(second));
+        assert_eq!(taken(schedule), ["a/1"], "at {second}");
+        schedule.waited()
+    };
+    schedule.push(&key("a/1"), STARTS, at(2));
+    assert_eq!(waited(&mut schedule, 5), at(5), "the first push counts");
+    schedule.push(&key("a/1"), STARTS, at(6));
+    schedule.push(&key("a/1"), STARTS, at(7));
+    schedule.done(&key("a/1"), CHANGE, STARTS, at(9));
+    assert_eq!(waited(&mut schedule, 10), at(4), "it was pushed during the reconcile");
+    schedule.push(&key("a/1"), STARTS, at(11));
+    schedule.done(&key("a/1"), Ended { cool_down: at(20), ..CHANGE }, STARTS, at(12));
+    assert_eq!(waited(&mut schedule, 35), at(3), "it had to rest until 32");
+    schedule.done(&key("a/1"), after(10), STARTS, at(36));
+    assert_eq!(waited(&mut schedule, 47), at(1), "it was due at 46");
+    schedule.done(&key("a/1"), after(10), STARTS, at(48));
+    schedule.push(&key("a/1"), STARTS, at(50));
+    assert_eq!(waited(&mut schedule, 52), at(2), "it was pushed before it was due");
+}
+
+#[test]
 fn a_namespace_has_fewer_places_while_another_is_active() {
     let mut schedule = Schedule::new(SHARED);
     for name in ["a/1", "a/2", "a/3", "a/4", "a/5", "a/6"] {

@@ -85,6 +85,8 @@ impl World {
             (controller("x/v1", "Y", "y", "y"), Ancestor::Unknown(Doubt::UnknownKind)),
             (job("away"), Ancestor::Unknown(Doubt::Unavailable)),
             (job("late"), Ancestor::Unknown(Doubt::Unread)),
+            (workers_of("leader"), Ancestor::Exists(Some(leader("leader")))),
+            (workers_of("other"), Ancestor::Exists(Some(leader("other")))),
         ])
     }
 
@@ -96,6 +98,16 @@ impl World {
 
 fn js(uid: &str) -> Controller {
     controller("jobset.x-k8s.io/v1alpha2", "JobSet", "js", uid)
+}
+
+/// The leader of a group of a LeaderWorkerSet.
+fn leader(name: &str) -> Controller {
+    controller("v1", "Pod", name, "leader-uid")
+}
+
+/// The StatefulSet of the workers of a leader.
+fn workers_of(leader: &str) -> Controller {
+    controller("apps/v1", "StatefulSet", leader, leader)
 }
 
 fn ours(component: usize, links: &[Controller]) -> Lineage {
@@ -188,6 +200,26 @@ fn a_wrapped_pod_is_known_by_its_name_under_the_appwrapper_or_its_uid() {
     let below =
         PodRecord { identity: Identity { uid: "q".into(), ..below.identity.clone() }, ..below };
     assert_eq!(world.of(&below), Lineage::Stranger);
+}
+
+#[test]
+fn a_leader_that_is_ours_leads_to_us_and_is_not_read_again() {
+    let mut world = World::new();
+    let worker = pod(Some(workers_of("leader")), Some("aw"));
+    world.components.push(component("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "lws"));
+    assert_eq!(world.of(&worker), Lineage::Unread(leader("leader")), "it was not seen yet");
+    let place = |component| Place { component: Some(component), ..Place::default() };
+    world.kin.put_pod("leader-uid", "leader", &place(3));
+    assert_eq!(world.of(&worker), ours(3, &[workers_of("leader"), leader("leader")]));
+    let of_another = pod(Some(workers_of("other")), Some("aw"));
+    assert_eq!(world.of(&of_another), Lineage::Unread(leader("other")), "another name");
+    let World { roots, components, kin } = &world;
+    let family = Family::new("aw", roots, components, kin);
+    assert!(family.is_known(&leader("leader")) && !family.is_known(&leader("other")));
+    // pods of a JobSet own no pods
+    world.kin.forget("leader-uid");
+    world.kin.put_pod("leader-uid", "leader", &place(0));
+    assert_eq!(world.of(&worker), Lineage::Unread(leader("leader")));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::observe::ancestry::Ancestor;
 use crate::observe::kin::Kin;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
-use crate::snapshot::{BackoffLimit, End, Expected};
+use crate::snapshot::{BackoffLimit, Expected};
 
 /// An AppWrapper of UID `aw` around a Job `j`, with an entry of `componentStatus`.
 fn wrapper(entry: &Value) -> Arc<Wrapper> {
@@ -241,6 +241,87 @@ fn pods_of_a_recorded_object_are_ours_where_it_is_gone_or_says_so_itself() {
     }
 }
 
+/// What the AppWrapper around this template, with these pod sets, sees of the object with this `spec` and `status`: pods that
+/// each pod set still has to run, and those that have not started.
+fn expected_of(template: &Value, sets: &[(String, i32)], live: &Value) -> (Vec<i64>, Vec<usize>) {
+    let set = |(path, count): &(String, i32)| json!({"path": path, "replicas": count});
+    let pod_sets: Vec<Value> = sets.iter().map(set).collect();
+    let object = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "aw"},
+        "spec": {"components": [{"template": template, "podSets": pod_sets}]},
+        "status": {"phase": "Running"}});
+    let seen = serde_json::from_str::<RawObject>(&object.to_string()).unwrap();
+    let wrapper = Wrapper::read(&seen).unwrap();
+    let component = &wrapper.components[0];
+    assert_eq!(component.flaw, None);
+    let seen = serde_json::from_str::<RawObject>(&live.to_string()).unwrap();
+    let record = ObjectRecord::of(&seen, &component.api_version, &component.kind);
+    let presence = wrapper.presence(0, record, &component.pod_sets, None);
+    let Presence::Present(Object { report, .. }) = presence else { panic!("it is there") };
+    let running = report.expected.values().map(|expected| expected.running(0)).collect();
+    (running, report.unstarted.into_iter().collect())
+}
+
+#[test]
+fn a_train_job_runs_as_many_recorded_pods_as_are_declared() {
+    let jobs = ["load", "node", "none"].map(|name| {
+        let pod = json!({"spec": {"containers": [{"name": "node"}]}});
+        json!({"name": name, "template": {"spec": {"template": pod}}})
+    });
+    let recorded = json!({"manager": "workload.codeflare.dev/appwrapper",
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}});
+    let template = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+        "metadata": {"name": "t", "uid": "t"}, "spec": {"runtimeRef": {"name": "r"},
+            "runtimePatches": [{"manager": "mine"}, recorded]}});
+    let path = |index: usize| {
+        let place = "template.spec.runtimePatches[1].trainingRuntimeSpec.template.spec";
+        format!("{place}.replicatedJobs[{index}].template.spec.template")
+    };
+    let sets = [(path(0), 1), (path(1), 4), (path(2), 0)];
+    let job = |name: &str, field: &str| json!({"name": name, field: 1});
+    for (jobs, running, unstarted) in [
+        (json!([]), [1, 4, 0], vec![]),
+        (json!([job("load", "active")]), [1, 0, 0], vec![1]),
+        (json!([job("load", "succeeded"), job("node", "active")]), [0, 4, 0], vec![]),
+    ] {
+        let mut live = template.clone();
+        live["status"] = json!({"jobsStatus": jobs});
+        let found = expected_of(&template, &sets, &live);
+        assert_eq!(found, (running.to_vec(), unstarted), "{jobs}");
+    }
+}
+
+#[test]
+fn what_never_ends_may_be_scaled_down_and_has_no_quota_for_more() {
+    let pod = json!({"spec": {"containers": [{"name": "c"}]}});
+    let replicas = |kind: &str| {
+        json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x", "uid": "u"},
+            "spec": {"replicas": 3, "template": pod}})
+    };
+    let leaders = |leader: &Value| {
+        json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+            "metadata": {"name": "x", "uid": "u"}, "spec": {"replicas": 3, "leaderWorkerTemplate":
+                {"size": 4, "leaderTemplate": leader, "workerTemplate": pod}}})
+    };
+    for (template, of_one) in [
+        (replicas("Deployment"), vec![1_i64]),
+        (replicas("StatefulSet"), vec![1]),
+        (leaders(&pod), vec![1, 3]),
+        (leaders(&json!(null)), vec![4]),
+    ] {
+        for (live, want) in [(3_i64, 3_i64), (1, 1), (0, 0), (5, 3)] {
+            let mut scaled = template.clone();
+            scaled["spec"]["replicas"] = live.into();
+            let want: Vec<i64> = of_one.iter().map(|pods| want * pods).collect();
+            assert_eq!(expected_of(&template, &[], &scaled).0, want, "{live}: {template}");
+        }
+    }
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "x", "uid": "u"}, "spec": {"parallelism": 2, "template": pod}});
+    let mut scaled = job.clone();
+    scaled["spec"]["parallelism"] = 5.into();
+    assert_eq!(expected_of(&job, &[], &scaled).0, [5], "it ends");
+}
+
 #[test]
 fn a_report_has_the_order_of_the_declared_pod_sets() {
     let set = |path: &str| PodSet { path: path.into(), ..PodSet::default() };
@@ -254,6 +335,7 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         backoff: all.map(|index| (index, BackoffLimit::default())).into(),
         deletes_pods: true,
         in_order: true,
+        serves: true,
         ..Report::default()
     };
     let paths = ["a", "b", "c"].map(str::to_owned);
@@ -268,6 +350,7 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         backoff: [(0, BackoffLimit::default())].into(),
         deletes_pods: true,
         in_order: true,
+        serves: true,
         ..Report::default()
     };
     assert_eq!(found, want);

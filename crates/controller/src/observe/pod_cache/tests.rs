@@ -50,6 +50,27 @@ fn a_pod_whose_label_changes_is_moved() {
 }
 
 #[test]
+fn every_pod_is_shown_with_its_record_unless_it_was_put_aside() {
+    let mut pod_cache = PodCache::default();
+    let all = |pod_cache: &PodCache| -> Vec<(String, String, bool)> {
+        let each = pod_cache.all();
+        each.map(|(key, name, record)| (key.name.clone(), name.to_owned(), record.is_some()))
+            .collect()
+    };
+    let (p, q) = (pod("p", "a"), pod("q", "a"));
+    for record in [p, q.clone(), pod("r", "b")] {
+        pod_cache.put(record);
+    }
+    names(&mut pod_cache, "a");
+    pod_cache.put_aside(&key("a"), vec![not_ours(&q, None)]);
+    let one = |aw: &str, name: &str, kept| (aw.to_owned(), name.to_owned(), kept);
+    let want = [one("a", "p", true), one("a", "q", false), one("b", "r", true)];
+    assert_eq!(all(&pod_cache), want);
+    pod_cache.remove(&q);
+    assert_eq!(all(&pod_cache).len(), 2);
+}
+
+#[test]
 fn newer_progress_is_kept_and_is_no_reason_to_look() {
     let mut pod_cache = PodCache::default();
     let reports = |at: &str, ready: bool| {

@@ -315,6 +315,7 @@ async fn without_the_cluster_nothing_is_let_in() {
     assert_eq!(found["status"]["code"], 503);
     let message = found["status"]["message"].as_str().expect("text");
     assert!(message.contains("try again") && !message.contains("refused"), "{message}");
+    assert!(given.counted("CREATE", "error"), "{}", given.metrics.page());
 }
 
 #[tokio::test]

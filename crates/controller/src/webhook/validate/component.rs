@@ -62,7 +62,9 @@ pub(super) struct Around<'a> {
     /// The configuration.
     pub(super) config: &'a Config,
     /// How long a failure may last before it counts.
-    failure_grace: Period,
+    pub(super) failure_grace: Period,
+    /// How long a failed AppWrapper keeps its resources.
+    pub(super) deletion_on_failure_grace: Period,
 }
 
 impl<'a> Around<'a> {
@@ -73,6 +75,7 @@ impl<'a> Around<'a> {
             queue: queue_of(metadata, config),
             config,
             failure_grace: limits.failure_grace,
+            deletion_on_failure_grace: limits.deletion_on_failure_grace,
         }
     }
 }
@@ -128,7 +131,7 @@ fn check(
     if occasion != Occasion::Stored {
         ray::check(object, &format!("{path}.template"), report);
         kubeflow::check(object, &format!("{path}.template"), report);
-        doubts::check(object, &format!("{path}.template"), around.failure_grace, report);
+        doubts::check(object, &format!("{path}.template"), around, report);
     }
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();

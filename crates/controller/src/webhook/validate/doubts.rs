@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::component::Judged;
+use super::component::{Around, Judged};
 use super::finding::{Findings, text};
 use crate::kinds::Kind;
 use crate::tuning::Period;
@@ -15,19 +15,28 @@ const LIFETIMES: [&[&str]; 2] =
 const LIFETIME_MIN: u64 = 60;
 
 /// Where kinds say that they are suspended.
-const SUSPENDED: [&[&str]; 2] = [&["spec", "suspend"], &["spec", "runPolicy", "suspend"]];
+const SUSPENDED: [&[&str]; 4] = [
+    &["spec", "suspend"],
+    &["spec", "runPolicy", "suspend"],
+    &["spec", "rayClusterSpec", "suspend"],
+    &["spec", "rayClusterConfig", "suspend"],
+];
 /// Where Deployments do. The field of other kinds with this name may mean something else.
 const PAUSED: &[&str] = &["spec", "paused"];
 
 /// The controller that creates the pods of Jobs.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+/// The controller that creates the pods of Ray clusters.
+const KUBERAY: &str = "ray.io/kuberay-operator";
 
 /// Where the kinds of a group name the controller that creates their pods, and the name of the usual one.
-const MANAGERS: [(&str, &[&str], &str); 5] = [
+const MANAGERS: [(&str, &[&str], &str); 7] = [
     ("batch", &["spec", "managedBy"], JOB_CONTROLLER),
     ("jobset.x-k8s.io", &["spec", "managedBy"], "jobset.sigs.k8s.io/jobset-controller"),
     ("kubeflow.org", &["spec", "runPolicy", "managedBy"], "kubeflow.org/training-operator"),
-    ("ray.io", &["spec", "managedBy"], "ray.io/kuberay-operator"),
+    ("ray.io", &["spec", "managedBy"], KUBERAY),
+    ("ray.io", &["spec", "rayClusterSpec", "managedBy"], KUBERAY),
+    ("ray.io", &["spec", "rayClusterConfig", "managedBy"], KUBERAY),
     ("trainer.kubeflow.org", &["spec", "managedBy"], "trainer.kubeflow.org/trainjob-controller"),
 ];
 
@@ -65,12 +74,13 @@ const UNSTEADY: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// Warns of what a template may say, but probably does not mean. `grace` is how long a failure may last.
-pub(super) fn check(object: &Value, path: &str, grace: Period, report: &mut Findings) {
+/// Warns of what a template may say, but probably does not mean.
+pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
     let kind = Kind::of_object(object);
     let of_any_version = Kind::of_object_of_any_version(object);
     if of_any_version.group() == "ray.io" {
         runs_on(object, path, report);
+        goes_at_failure(object, path, around.deletion_on_failure_grace, report);
     } else {
         lifetime(object, path, report);
     }
@@ -82,7 +92,7 @@ pub(super) fn check(object: &Value, path: &str, grace: Period, report: &mut Find
             let field = format!("{path}.{}", fields.join("."));
             managed(field, at(object, fields), usual, report);
         }
-        jobs(kind, object, path, grace, report);
+        jobs(kind, object, path, around.failure_grace, report);
     }
     if Kind::is_object_of_mpi_operator(object) {
         let given = &object["spec"]["runPolicy"]["managedBy"];
@@ -157,7 +167,7 @@ fn managed(field: String, given: &Value, usual: &str, report: &mut Findings) {
     }
 }
 
-/// A Job itself, or the Jobs of a `JobSet`.
+/// A Job itself, or the Jobs of a `JobSet`. `grace` is how long a failure may last.
 fn jobs(kind: &Kind, object: &Value, path: &str, grace: Period, report: &mut Findings) {
     if !kind.is_job_set() {
         if kind.group() == "batch" {
@@ -230,6 +240,11 @@ fn runs_on(object: &Value, path: &str, report: &mut Findings) {
         let field = format!("{path}.spec.ttlSecondsAfterFinished");
         report.doubtful(field, Some(&text(lifetime)), message);
     }
+    if is_set(lifetime) && deletion_rules(strategy).next().is_some() {
+        let field = format!("{path}.spec.ttlSecondsAfterFinished");
+        let message = "KubeRay refuses it beside deletionRules: use ttlSeconds of the rules";
+        report.doubtful(field, Some(&text(lifetime)), message);
+    }
     if delays_deletion(strategy) {
         let message = "the cluster runs on for ttlSeconds after the job has succeeded, and the AppWrapper does not end \
                        before: use DeleteCluster without ttlSeconds";
@@ -247,6 +262,39 @@ fn runs_on(object: &Value, path: &str, report: &mut Findings) {
         );
         report.doubtful(field, None, message);
     }
+}
+
+/// A `RayJob` whose pods go when its job fails, though those of a failed AppWrapper are to stay for so long.
+fn goes_at_failure(object: &Value, path: &str, grace: Period, report: &mut Findings) {
+    if object["kind"] == "RayJob" && deletes_at_failure(&object["spec"], grace) {
+        let message = "KubeRay deletes the cluster when the job fails, so deletionOnFailureGracePeriodDuration keeps \
+                       none of its pods: give deletionRules with DeleteCluster for jobStatus SUCCEEDED alone";
+        report.doubtful(format!("{path}.spec.deletionStrategy"), None, message);
+    }
+}
+
+/// Whether KubeRay deletes the cluster of a job that has failed, earlier than after this period.
+fn deletes_at_failure(spec: &Value, grace: Period) -> bool {
+    let is_soon = |seconds: &Value| Period::from_secs(seconds.as_u64().unwrap_or(0)) < grace;
+    let deletes =
+        |one: &Value| matches!(one["policy"].as_str(), Some("DeleteCluster" | "DeleteSelf"));
+    let (strategy, lifetime) = (&spec["deletionStrategy"], &spec["ttlSecondsAfterFinished"]);
+    if strategy.is_null() {
+        return spec["shutdownAfterJobFinishes"] != Value::Bool(false) && is_soon(lifetime);
+    }
+    let is_of_failure = |condition: &Value| {
+        condition["jobStatus"] == "FAILED" || condition["jobDeploymentStatus"] == "Failed"
+    };
+    deletes(&strategy["onFailure"]) && is_soon(lifetime)
+        || deletion_rules(strategy).any(|rule| {
+            let condition = &rule["condition"];
+            deletes(rule) && is_of_failure(condition) && is_soon(&condition["ttlSeconds"])
+        })
+}
+
+/// Whether a number of seconds is more than 0.
+fn is_set(seconds: &Value) -> bool {
+    seconds.as_u64().is_some_and(|seconds| seconds > 0)
 }
 
 /// The rules of the `deletionStrategy` of a `RayJob`.

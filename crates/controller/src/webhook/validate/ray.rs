@@ -30,6 +30,13 @@ pub(super) fn check(object: &Value, path: &str, report: &mut Findings) {
                        workers, and the quota is for the pods of the template";
         report.invalid(field, "true", message);
     }
+    let collector = &spec["historyServerOptions"]["collectorOptions"];
+    if template::has(collector, "resources") {
+        let field =
+            format!("{path}.{}.historyServerOptions.collectorOptions.resources", cluster.join("."));
+        let message = "must be left out: Kueue does not count the container that KubeRay adds";
+        report.invalid(field, text(&collector["resources"]), message);
+    }
     if kind == "RayJob" {
         let pod = &object["spec"]["submitterPodTemplate"]["spec"];
         submitter(pod, &format!("{path}.spec.submitterPodTemplate.spec"), report);

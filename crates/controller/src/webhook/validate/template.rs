@@ -33,6 +33,13 @@ const FORBIDDEN: [(&str, &str); 11] = [
     ("selfLink", SERVER_SET),
 ];
 
+/// What the name of a Role or a binding cannot have: the controller reads the object by its path, and selects it by its name.
+const NOT_IN_PATHS: &[u8] = br"/%?#,=\<>`";
+
+/// What such a name must be, in words.
+const PATH_SEGMENT: &str = "must be at most 253 ASCII characters, without spaces and / % ? # , = \\ < > `, and \
+                            neither '.' nor '..'";
+
 /// The most resources that a message names.
 const UNCOUNTED_SHOWN_MAX: usize = 3;
 
@@ -336,13 +343,20 @@ fn name(object: &Value, metadata: &Value, path: &str, report: &mut Findings) {
     };
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     // roles and their bindings may have names with colons and capitals
-    let segment = group(api_version) == "rbac.authorization.k8s.io"
-        && name.len() <= 253
-        && ![".", ".."].contains(&name.as_str())
-        && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/%".contains(&byte));
-    if !segment && !names::is_subdomain(name) {
-        report.invalid(field, name, names::SUBDOMAIN);
+    let (is_good, message) = if group(api_version) == "rbac.authorization.k8s.io" {
+        (is_path_segment(name), PATH_SEGMENT)
+    } else {
+        (names::is_subdomain(name), names::SUBDOMAIN)
+    };
+    if !is_good {
+        report.invalid(field, name, message);
     }
+}
+
+fn is_path_segment(name: &str) -> bool {
+    name.len() <= 253
+        && ![".", ".."].contains(&name)
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && !NOT_IN_PATHS.contains(&byte))
 }
 
 fn namespace(value: &Value, field: &str, around: &Around<'_>, report: &mut Findings) {

@@ -16,7 +16,7 @@ named! {
         Preempted: "preempted", "A pod of higher priority took its place.";
         Deadline: "deadline", "It ran for too long.";
         Unschedulable: "unschedulable", "No node takes it.";
-        Image: "image", "Its image cannot be had.";
+        Image: "image", "The image cannot be pulled.";
         Config: "config", "Its configuration is wrong.";
         Hang: "hang", "No pod reports progress.";
         Application: "application", "A container ended with another code than 0.";

@@ -11,7 +11,7 @@ const DEADLINE: &str = "DeadlineExceeded";
 const PREEMPTED: &str = "PreemptionByScheduler";
 /// What a kubelet says of a pod that it evicted because the pod exceeded its own limit, and not because its
 /// node was short of storage. Source: `pkg/kubelet/eviction` of Kubernetes 1.36.
-const STORAGE_LIMITS: [&str; 3] = [
+pub const STORAGE_LIMITS: [&str; 3] = [
     "ephemeral local storage usage exceeds the total limit of containers",
     "exceeded its local ephemeral storage limit",
     "Usage of EmptyDir volume",
@@ -99,7 +99,7 @@ impl<'a> FailureView<'a> {
             FailureCondition::Preempted => target == Some(PREEMPTED),
             FailureCondition::StorageLimitExceeded => {
                 let message = self.pod.and_then(|pod| pod.message.as_deref()).unwrap_or_default();
-                is_evicted && STORAGE_LIMITS.iter().any(|part| message.contains(part))
+                is_evicted && names_storage_limit(message)
             }
             FailureCondition::DeadlineExceeded => self.overdue || pod_reason == Some(DEADLINE),
             FailureCondition::Stalled => self.stalled,
@@ -127,6 +127,12 @@ const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
 fn shown(message: &str) -> &str {
     &message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)]
+}
+
+/// Whether a message says that a pod exceeded its own limit of storage.
+#[must_use]
+pub fn names_storage_limit(message: &str) -> bool {
+    STORAGE_LIMITS.iter().any(|part| message.contains(part))
 }
 
 /// Whether a component's reason is that it ran for too long.

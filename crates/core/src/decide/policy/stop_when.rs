@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Case, Ruling, RulingAction};
 use crate::api::{Attempt, AttemptAction, AttemptProgress, FailureRecord, RuleRef, RuleSource};
-use crate::decide::{incidents, progress};
+use crate::decide::progress;
 use crate::mutations::{self, Mutation};
 use crate::policies::StopWhen;
 use crate::tuning::Period;
@@ -103,7 +103,7 @@ fn without_progress<'a>(case: &Case<'a>, progress_after: Period) -> Vec<&'a Fail
         }
         let is_counted = match entry.action {
             Some(AttemptAction::Restart) => true,
-            Some(AttemptAction::RecreateComponent) => !incidents::is_repeated(&entries[..=index]),
+            Some(AttemptAction::RecreateComponent) => entry.retries.is_some(),
             Some(
                 AttemptAction::RestartIgnoringLimit
                 | AttemptAction::Fail

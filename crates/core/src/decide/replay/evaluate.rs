@@ -39,6 +39,18 @@ pub struct Hearing<'a> {
 }
 
 impl Judgement {
+    /// What is decided where a node was marked: of the limits, that of uncounted restarts alone is asked.
+    fn of_marked_node(facts: Facts<'_>, source: RuleSource) -> Self {
+        let restart = RulingAction::RestartIgnoringLimit;
+        let ruling = Ruling::unlimited(restart, RuleRef::plain(source));
+        let ruling = policy::within_uncounted_limit(facts, ruling);
+        if ruling.action == RulingAction::Fail {
+            return Self::Ruled(ruling);
+        }
+        let why = "the node was marked NoExecute: no policy is evaluated";
+        Self::Unasked(AttemptAction::RestartIgnoringLimit, why)
+    }
+
     /// The action; nothing where it is no failure.
     pub const fn action(&self) -> Option<AttemptAction> {
         match self {
@@ -190,8 +202,7 @@ impl<'a> Hearing<'a> {
         let ruling = policy::rule(&case);
         let by_switch = ruling.rule.source == RuleSource::KillSwitch;
         if evidence.happened == Happened::NodeMarked && !by_switch {
-            let why = "the node was marked NoExecute: no policy is evaluated";
-            return Judgement::Unasked(AttemptAction::RestartIgnoringLimit, why);
+            return Judgement::of_marked_node(facts, ruling.rule.source);
         }
         Judgement::Ruled(ruling)
     }

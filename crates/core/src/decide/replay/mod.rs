@@ -12,16 +12,16 @@
 //! Counts are those of the replay: a restart that the policies count now is counted, whatever was counted
 //! then. What was counted before the first attempt that is recorded (only the last
 //! [`ATTEMPTS_MAX`](super::ATTEMPTS_MAX) are kept) is taken over: `status.resettingCount` without the
-//! counted restarts of the attempts that are recorded, and `status.retryCounts` likewise, by the names of
-//! policy and rule. Grace periods, and pods that recover within them, are not replayed: each failure is
-//! taken as one that had come to be decided about.
+//! counted restarts of the attempts that are recorded, `status.uncountedRestarts` without the uncounted
+//! ones, and `status.retryCounts` likewise, by the names of policy and rule. Grace periods, and pods that
+//! recover within them, are not replayed: each failure is taken as one that had come to be decided about.
 
 mod ambiguity;
 mod evaluate;
 mod record;
 
-use super::policy::{RulingAction, decider};
-use super::{Facts, budget, incidents, pause, retry};
+use super::policy::{Ruling, RulingAction, decider};
+use super::{Facts, attempts, budget, incidents, pause, retry};
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Budget, FailureRecord, Retries,
     RetryCount, RuleRef, RuleSource,
@@ -140,12 +140,8 @@ fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
     let last = status.attempts.len().saturating_sub(1);
     // an action missing from an edited record was a restart, or there would be no next attempt
     let is_counted = |(index, attempt): &(usize, &Attempt)| match attempt.action {
-        Some(AttemptAction::RecreateComponent)
-            if incidents::is_repeated(&status.attempts[..=*index]) =>
-        {
-            false
-        }
-        Some(AttemptAction::Restart | AttemptAction::RecreateComponent) => true,
+        Some(AttemptAction::Restart) => true,
+        Some(AttemptAction::RecreateComponent) => attempt.retries.is_some(),
         Some(
             AttemptAction::RestartIgnoringLimit
             | AttemptAction::Fail
@@ -155,6 +151,8 @@ fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
         None => attempt.failure.is_some() && *index < last,
     };
     let recorded = status.attempts.iter().enumerate().filter(is_counted).count();
+    let entries = (0..status.attempts.len()).map(|index| &status.attempts[..=index]);
+    let free = entries.filter(|entries| is_free(entries)).count();
     let uses = |entry: &RetryCount| {
         let by_it = |attempt: &&Attempt| {
             attempt.action == Some(AttemptAction::Restart)
@@ -181,9 +179,25 @@ fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
     AppWrapperStatus {
         budget,
         resetting_count: less(status.resetting_count, recorded),
+        uncounted_restarts: less(status.uncounted_restarts, free),
         retry_counts: retry_counts.filter(|entry| entry.count > 0).collect(),
         ..AppWrapperStatus::default()
     }
+}
+
+/// Whether the last of these entries is in `status.uncountedRestarts`.
+fn is_free(entries: &[Attempt]) -> bool {
+    entries.last().is_some_and(|last| match last.action {
+        Some(AttemptAction::RestartIgnoringLimit) => !incidents::is_repeated(entries),
+        Some(AttemptAction::RecreateComponent) => attempts::is_uncounted(entries),
+        Some(
+            AttemptAction::Restart
+            | AttemptAction::Fail
+            | AttemptAction::Hold
+            | AttemptAction::Requeue,
+        )
+        | None => false,
+    })
 }
 
 /// Gives back what the readiness of an attempt earned; whether that is anything. When the pods were ready first is
@@ -196,8 +210,14 @@ fn refill(facts: Facts<'_>, status: &mut AppWrapperStatus, attempt: &Attempt) ->
 /// Writes down what is decided, as the controller does.
 fn count(status: &mut AppWrapperStatus, judgement: &Judgement) {
     let action = judgement.action();
+    let free = action == Some(AttemptAction::RestartIgnoringLimit)
+        || judgement.ruling().is_some_and(Ruling::is_uncounted);
+    if free && !incidents::is_repeated(&status.attempts) {
+        status.uncounted_restarts = status.uncounted_restarts.max(0).saturating_add(1);
+    }
     if let Some(last) = status.attempts.last_mut() {
         last.action = action;
+        last.retries = judgement.ruling().and_then(|ruling| ruling.retries);
     }
     let counted = action == Some(AttemptAction::Restart)
         || judgement.ruling().is_some_and(|ruling| {

@@ -7,6 +7,7 @@ use crate::api::condition::unhealthy;
 use crate::api::{Attempt, AttemptAction, FailureRecord};
 use crate::config::Config;
 use crate::decide::policy::category::Category;
+use crate::decide::policy::failure_view::{STORAGE_LIMITS, names_storage_limit};
 use crate::snapshot::lost::{Loss, Lost};
 use crate::snapshot::{
     Component, Container, ContainerState, Pod, PodCondition, PodPhase, Snapshot, Termination,
@@ -134,9 +135,16 @@ impl<'a> Evidence<'a> {
         self.record.exit_code.is_none() && self.record.container.is_none()
     }
 
+    /// The reason is that of `DisruptionTarget`: a pod that died of its node has it even if a container failed.
+    fn names_disruption(&self) -> bool {
+        DISRUPTIONS.contains(&self.reason())
+    }
+
     /// Since the categories are asked in an order, each excludes those before it.
     fn disruption(&self) -> Disruption {
-        if self.pod_says() && DISRUPTIONS.contains(&self.reason()) {
+        // of a pod that its kubelet evicted, the reason is `Evicted`
+        let evicted = self.pod_says() && self.built_in == Some(Category::Evicted);
+        if self.names_disruption() || evicted && self.reason() != "Evicted" {
             return Disruption::Yes;
         }
         match self.built_in {
@@ -232,10 +240,13 @@ impl<'a> Evidence<'a> {
                 since: self.at,
             });
         };
-        let known = self.pod_says() && DISRUPTIONS.contains(&self.reason());
+        let known = self.names_disruption();
         let unscheduled = self.pod_says() && UNSCHEDULED.contains(&self.reason());
         match self.disruption {
             Disruption::Yes if known => condition("DisruptionTarget", "True", self.reason()),
+            Disruption::Yes if self.built_in == Some(Category::Evicted) => {
+                condition("DisruptionTarget", "True", "TerminationByKubelet");
+            }
             Disruption::Yes => condition("DisruptionTarget", "True", "PreemptionByScheduler"),
             Disruption::Likely if self.built_in == Some(Category::Node) => {
                 condition("DisruptionTarget", "True", "DeletionByPodGC");
@@ -250,6 +261,10 @@ impl<'a> Evidence<'a> {
                 pod.reason.clone_from(&record.reason);
                 pod.message.clone_from(&record.message);
             }
+        } else if self.built_in == Some(Category::StorageLimit) {
+            let recorded = record.message.clone().filter(|message| names_storage_limit(message));
+            pod.reason = Some("Evicted".to_owned());
+            pod.message = recorded.or_else(|| Some(STORAGE_LIMITS[0].to_owned()));
         } else if self.built_in == Some(Category::Evicted) {
             pod.reason = Some("Evicted".to_owned());
         } else if self.built_in == Some(Category::Deadline) {

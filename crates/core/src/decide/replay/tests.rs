@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Replay, replay};
 use crate::api::{
-    Attempt, AttemptAction, FailureRecord, Phase, RetryPolicySpec, RuleRef, RuleSource,
+    Attempt, AttemptAction, FailureRecord, Phase, Retries, RetryPolicySpec, RuleRef, RuleSource,
 };
 use crate::config::Config;
 use crate::decide::Facts;
@@ -106,6 +106,29 @@ fn failures(world: &World) -> Vec<(&'static str, World)> {
                 pod.conditions.push(target("TerminationByKubelet"));
             }),
         ),
+        (
+            "evicted by the shutdown of its node",
+            one(|pod| {
+                pod.containers.clear();
+                pod.reason = Some("Terminated".into());
+                pod.conditions.push(target("TerminationByKubelet"));
+            }),
+        ),
+        (
+            "over its storage limit",
+            one(|pod| {
+                ended(pod, 137, "Error");
+                pod.reason = Some("Evicted".into());
+                pod.message = Some("Usage of EmptyDir volume exceeds the limit".into());
+            }),
+        ),
+        (
+            "deleted for its node",
+            one(|pod| {
+                ended(pod, 143, "Error");
+                pod.conditions.push(target("DeletionByTaintManager"));
+            }),
+        ),
         ("two codes", {
             let pods = failed().pods(&[PodPhase::Failed, PodPhase::Failed]);
             pods.pod(1, |pod| ended(pod, 42, "Error"))
@@ -171,6 +194,10 @@ fn policies() -> Vec<(&'static str, World)> {
                     json!({"onConditions": ["OOMKilled", "Evicted", "DeadlineExceeded"]}),
                 ),
             ),
+        ),
+        (
+            "storage limit",
+            attach(world(), "p", retry("Fail", json!({"onConditions": ["StorageLimitExceeded"]}))),
         ),
         (
             "codes",
@@ -484,6 +511,80 @@ fn what_a_retry_rule_cannot_be_told_is_said() {
     a category by a configuration since changed: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (recorded as application, but cuda by the rest of the record): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
     told: Some(Restart) []
     "#);
+}
+
+/// An AppWrapper with these uncounted restarts in all, of which some are recorded.
+fn restarted(all: i32, records: &[FailureRecord]) -> World {
+    let mut world = recorded(given(Phase::Running), records);
+    for attempt in &mut world.snapshot.status.attempts {
+        attempt.action = Some(AttemptAction::RestartIgnoringLimit);
+    }
+    world.snapshot.status.resetting_count = 0;
+    world.snapshot.status.uncounted_restarts = all;
+    world
+}
+
+#[test]
+fn uncounted_restarts_have_a_limit_in_a_replay() {
+    let free = json!({"failurePolicy": {"rules": [
+        {"action": "RestartAppWrapperAndIgnoreMaxRestarts"},
+    ]}});
+    let by_rule = ruled(restarted(4, &vec![exited(3, "", "application"); 3]), &free);
+    let marked = FailureRecord {
+        container: None,
+        exit_code: None,
+        reason: None,
+        message: None,
+        ..exited(0, "", "node")
+    };
+    let by_node = restarted(4, &vec![marked; 3]);
+    let (restart, fail) = (Some(AttemptAction::RestartIgnoringLimit), Some(AttemptAction::Fail));
+    for (what, world) in [("a rule", by_rule), ("marked nodes", by_node.clone())] {
+        for (most, want) in [(0, [restart; 3]), (4, [restart; 3]), (3, [restart, restart, fail])] {
+            let limited = |config: &mut Config| config.retry_policy.max_uncounted_restarts = most;
+            let replay = replayed(&world.clone().config(limited));
+            let actions: Vec<_> = replay.failures.iter().map(|one| one.action).collect();
+            assert_eq!(actions, want, "{what} {most}");
+        }
+    }
+    let replay = replayed(&by_node.config(|c| c.retry_policy.max_uncounted_restarts = 1));
+    let first = &replay.failures[0];
+    assert_eq!(first.rule, Some(RuleRef::plain(RuleSource::UncountedLimit)));
+    assert_eq!(first.retries, Some(Retries { used: 1, limit: 1 }));
+}
+
+#[test]
+fn recreations_without_a_limit_are_no_counted_restarts() {
+    let mut world = recorded(given(Phase::Running), &vec![exited(3, "", "application"); 3]);
+    let counted = Some(Retries { used: 5, limit: 9 });
+    let attempts = world.snapshot.status.attempts.iter_mut();
+    for (attempt, retries) in attempts.zip([None, counted]) {
+        attempt.action = Some(AttemptAction::RecreateComponent);
+        attempt.retries = retries;
+    }
+    world.snapshot.status.resetting_count = 7;
+    assert_eq!(replayed(&world).before, 5);
+}
+
+#[test]
+fn recreations_without_a_limit_do_not_stop_a_replay() {
+    let failed = |reason: &str| FailureRecord {
+        component: Some("work".into()),
+        reason: Some(reason.into()),
+        ..FailureRecord::default()
+    };
+    let spec = "failurePolicy: {stopWhen: {attemptsWithoutProgress: 2}, rules: [\
+        {action: RecreateComponentAndIgnoreMaxRestarts, onJobFailureReasons: [DeadlineExceeded]}, \
+        {action: RecreateComponent}]}";
+    for (first, want) in [
+        ("DeadlineExceeded", AttemptAction::RecreateComponent),
+        ("BackoffLimitExceeded", AttemptAction::Fail),
+    ] {
+        let records = [failed(first), failed("BackoffLimitExceeded")];
+        let replay = replayed(&recorded(given(Phase::Running), &records).spec(spec));
+        assert_eq!(replay.failures[0].action, Some(AttemptAction::RecreateComponent), "{first}");
+        assert_eq!(replay.failures[1].action, Some(want), "{first}");
+    }
 }
 
 #[test]

@@ -251,6 +251,34 @@ fn a_node_with_two_components_is_counted_once() {
 }
 
 #[test]
+fn a_node_is_counted_once_whatever_its_category_is_called() {
+    use super::policies::build::failed;
+    let config = "failureCategories: [{name: infra, onConditions: [NodeLost]}]";
+    let world = on_one_node(&["Pod/a", "Pod/b"]).configured(config);
+    let ended = |world: World, index: usize| {
+        let target = PodCondition {
+            kind: "DisruptionTarget".into(),
+            status: "True".into(),
+            reason: "DeletionByTaintManager".into(),
+            ..PodCondition::default()
+        };
+        let (containers, conditions) = (failed(0).containers, vec![target]);
+        let running = world.snapshot.pods[index].clone();
+        let pod = Pod { phase: FailedPod, containers, conditions, ..running };
+        world.pod_is(index, pod.at(100))
+    };
+    let world = ended(ended(world, 0), 1);
+    let first = world.decide(100);
+    let failure = first.verdict.failure.as_ref().unwrap();
+    assert_eq!(failure.category.as_deref(), Some("infra"));
+    assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
+    let second = world.written(&first).decide(102);
+    let recreates = Handle(AttemptAction::RecreateComponent);
+    assert_eq!(second.verdict.action, recreates, "no limit stops it");
+    assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
+}
+
+#[test]
 fn a_node_is_counted_once_also_if_components_share_a_name() {
     let world = on_one_node(&["Pod/a", "Job/a:1"]);
     let world = world.node("node-1", Some((Lost::Deleted, Some(at(100)))));

@@ -209,7 +209,7 @@ fn where_the_configuration_says_so_it_is_suspended() {
     });
     let first = world.decide(12);
     assert!(first.actions.is_empty(), "it is written first");
-    let ends = |event: &Warning| event.message.ends_with("; the AppWrapper is to be suspended");
+    let ends = |event: &Warning| event.message.ends_with("; the AppWrapper will be suspended");
     assert!(first.events.iter().any(ends), "nothing is done yet: {:?}", first.events);
     let known = world.written(&first);
     assert_eq!(

@@ -89,6 +89,44 @@ fn one_that_failed_and_is_gone_is_missing_and_is_not_created_again() {
     assert!(!decision.actions.contains(&Action::Create(0)));
 }
 
+/// A wrapped Pod has failed at second 20, and the Job beside it is refused since second 50.
+fn given_failed_pod() -> World {
+    let mut world = given_failed().says(Outcome::Active).pods(&[PodPhase::Failed]);
+    world.snapshot.components[0].kind = "Pod".into();
+    world.snapshot.status.component_status[0].kind = "Pod".into();
+    world.snapshot.components[1].failing_since = Some(at(50));
+    world.object(|object| {
+        object.uid = "pod-0".into();
+        object.report.unreplaced.insert(0);
+    })
+}
+
+#[test]
+fn a_wrapped_pod_that_fails_meanwhile_is_decided_about_when_due() {
+    let rule = "failurePolicy: {rules: [{action: FailAppWrapper, targetComponents: [work]}]}";
+    for (what, spec, second, want) in [
+        ("a rule decides at once", rule, 21, Phase::Failed),
+        ("the retry limit waits for failureGracePeriod", "{}", 79, Phase::Resuming),
+        ("… which is over", "{}", 80, Phase::Resetting),
+    ] {
+        assert_eq!(given_failed_pod().spec(spec).decide(second).next, want, "{what}");
+    }
+}
+
+#[test]
+fn a_wrapped_pod_that_failed_and_is_gone_is_not_created_again() {
+    let world = given_failed_pod();
+    let seen = world.decide(21);
+    assert_eq!(seen.status.component_status[0].uid.as_deref(), Some("pod-0"));
+    let mut gone = world.written(&seen).presence(Presence::Absent).answered(FreshRead::Missing);
+    gone.snapshot.pods.clear();
+    let decision = gone.decide(22);
+    assert_eq!(decision.next, Phase::Resetting);
+    let failure = decision.status.attempts.last().unwrap().failure.as_ref().unwrap();
+    assert_eq!(failure.reason.as_deref(), Some(condition::unhealthy::MISSING_COMPONENT));
+    assert!(!decision.actions.contains(&Action::Create(0)));
+}
+
 /// What a late write created is deleted first, and its pod may take minutes to go.
 #[test]
 fn new_pods_have_all_their_time_once_the_earlier_ones_are_gone() {

@@ -358,6 +358,23 @@ fn a_pod_that_no_component_expects_is_force_deleted_when_overdue() {
     }
 }
 
+/// A drain deleted the second pod before the restart, and its node does not respond.
+#[test]
+fn a_pod_that_was_deleted_before_a_restart_has_one_period_to_go() {
+    let due = at(-500);
+    let world = given(Phase::Resetting).pods(&[RunningPod; 2]);
+    let world = world.pod(1, |pod| (pod.terminating, pod.due_to_go) = (true, Some(due)));
+    let world = world.settled(99);
+    let forced = Action::ForceDeletePod { name: "work-1".into(), uid: "pod-1".into() };
+    let early = world.decide(99);
+    assert_eq!((early.actions.contains(&forced), early.requeue), (false, Some(at(100))));
+    assert!(world.decide(100).actions.contains(&forced));
+    let other = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
+    assert!(!world.decide(100).actions.contains(&other));
+    let held = world.pod(1, |pod| pod.held_by_finalizers = true);
+    assert!(!held.decide(100).actions.contains(&forced), "force can do no more");
+}
+
 #[test]
 fn a_pod_that_is_expected_is_not_force_deleted_while_others_run() {
     for (pods, expected) in [

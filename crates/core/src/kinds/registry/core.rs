@@ -143,10 +143,14 @@ impl Rules for Replicas {
         Ok(vec![pod_set("template.spec.template", count, &replicas, [])?])
     }
 
-    fn report(&self, object: Object<'_>, _: &[PodSet], report: &mut Report) {
+    /// It may have been scaled since it was created.
+    fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         let is_parallel = object.text("/spec/podManagementPolicy") == "Parallel";
-        let several = object.count("/spec/replicas").unwrap_or(1) > 1;
-        report.in_order = object.text("/kind") == "StatefulSet" && !is_parallel && several;
+        let replicas = object.count("/spec/replicas").unwrap_or(1);
+        report.in_order = object.text("/kind") == "StatefulSet" && !is_parallel && replicas > 1;
+        if let Some(&index) = pod_set_indexes(pod_sets).get("template.spec.template") {
+            report.expected.insert(index, Expected::pods(replicas));
+        }
     }
 }
 

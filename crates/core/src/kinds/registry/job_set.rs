@@ -75,6 +75,7 @@ impl Rules for JobSet {
             let Some(&index) = indexes.get(path.as_str()) else { continue };
             let template = job.0.get("template").map(Object);
             report.in_order |= template.is_some_and(is_exclusive);
+            report.deletes_pods |= template.is_some_and(has_success_policy);
             match (restarts, template) {
                 (Restarts::None, Some(template)) => {
                     report.backoff.insert(index, spared(template));
@@ -105,6 +106,12 @@ impl Rules for JobSet {
 /// which tells the topology domain of the Job: JobSet's webhook refuses them until then.
 fn is_exclusive(object: Object<'_>) -> bool {
     object.is_annotated(EXCLUSIVE) && !object.is_annotated(BY_NODE_SELECTOR)
+}
+
+/// Whether a Job of this template deletes pods that still run once its `successPolicy` is met. The JobSet does not say when
+/// that is.
+fn has_success_policy(template: Object<'_>) -> bool {
+    template.0.pointer("/spec/successPolicy").is_some_and(|policy| !policy.is_null())
 }
 
 /// Whether a JobSet may create its Jobs again after one of them has failed.

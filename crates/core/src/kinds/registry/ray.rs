@@ -19,7 +19,7 @@ pub(super) const KINDS: &[Kind] = &[
         adds_containers: true,
         recreates: false,
         reads: &[],
-        rules: &Cluster { spec: &["spec"], is_job: false },
+        rules: &Cluster { spec: &["spec"], status: Status::Cluster },
     },
     Kind {
         api_version: "ray.io/v1",
@@ -30,7 +30,7 @@ pub(super) const KINDS: &[Kind] = &[
         adds_containers: true,
         recreates: false,
         reads: &[],
-        rules: &Cluster { spec: &["spec", "rayClusterSpec"], is_job: true },
+        rules: &Cluster { spec: &["spec", "rayClusterSpec"], status: Status::Job },
     },
     Kind {
         api_version: "ray.io/v1",
@@ -42,7 +42,7 @@ pub(super) const KINDS: &[Kind] = &[
         // before 1.6.2, KubeRay creates a RayCluster again while a RayService is Terminating
         recreates: true,
         reads: &[],
-        rules: &Cluster { spec: &["spec", "rayClusterConfig"], is_job: false },
+        rules: &Cluster { spec: &["spec", "rayClusterConfig"], status: Status::Service },
     },
 ];
 
@@ -52,8 +52,19 @@ pub(super) const KINDS: &[Kind] = &[
 struct Cluster {
     /// Where the specification of the cluster is.
     spec: &'static [&'static str],
-    /// It has the status of a RayJob.
-    is_job: bool,
+    /// What its status says.
+    status: Status,
+}
+
+/// What the status of an object says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// Nothing of an end.
+    Cluster,
+    /// How a job ended.
+    Job,
+    /// Whether a service is ready.
+    Service,
 }
 
 impl Rules for Cluster {
@@ -62,14 +73,21 @@ impl Rules for Cluster {
     }
 
     fn report(&self, object: Object<'_>, _: &[PodSet], report: &mut Report) {
-        if self.is_job {
-            report.outcome = ray_job(object);
-            report.deletes_pods = tries_again(object);
+        match self.status {
+            Status::Cluster => {}
+            Status::Job => {
+                report.outcome = ray_job(object);
+                report.deletes_pods = tries_again(object);
+            }
+            Status::Service => {
+                report.outcome = ray_service(object);
+                report.serves = object.condition("Ready").is_some();
+            }
         }
     }
 
     fn finish(&self, object: &mut Value) {
-        if self.is_job
+        if self.status == Status::Job
             && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
         {
             shut_down(spec);
@@ -79,10 +97,16 @@ impl Rules for Cluster {
 }
 
 /// Has the cluster deleted when the job has finished, unless the template says what is to become of it: the pods would
-/// go on, and so would the AppWrapper.
+/// go on, and so would the AppWrapper. KubeRay takes `ttlSecondsAfterFinished` only with this field.
 fn shut_down(spec: &mut Map<String, Value>) {
     let is_given = |field: &str| spec.get(field).is_some_and(|value| !value.is_null());
-    if !is_given("shutdownAfterJobFinishes") && !is_given("deletionStrategy") {
+    let lives_on = spec.get("ttlSecondsAfterFinished").and_then(Value::as_u64).unwrap_or(0) > 0;
+    let deletes = |end: &str| {
+        let policy = spec.get("deletionStrategy").and_then(|it| it[end]["policy"].as_str());
+        policy.is_some_and(|policy| policy != "DeleteNone")
+    };
+    let needs_it = lives_on && deletes("onSuccess") && deletes("onFailure");
+    if !is_given("shutdownAfterJobFinishes") && (!is_given("deletionStrategy") || needs_it) {
         spec.insert("shutdownAfterJobFinishes".to_owned(), true.into());
     }
 }
@@ -141,6 +165,25 @@ fn ray_job(object: Object<'_>) -> Outcome {
                 at: object.text("/status/endTime").parse().ok(),
             }
         }
+        _ => Outcome::Active,
+    }
+}
+
+/// KubeRay leaves a RayService alone whose specification it refuses, or that was not ready in time. A cluster that has served
+/// before goes on.
+fn ray_service(object: Object<'_>) -> Outcome {
+    let mut conditions = object.array("/status/conditions").iter().map(Object);
+    let ready = conditions.find(|it| it.text("/type") == "Ready" && it.text("/status") == "False");
+    let Some(ready) = ready else { return Outcome::Active };
+    let has_served = !object.text("/status/activeServiceStatus/rayClusterName").is_empty();
+    match ready.text("/reason") {
+        "ValidationFailed" if has_served => Outcome::Active,
+        reason @ ("InitializingTimeout" | "ValidationFailed") => Outcome::Failed {
+            reason: reason.to_owned(),
+            message: ready.text("/message").to_owned(),
+            // the condition became False before
+            at: object.text("/status/lastUpdateTime").parse().ok(),
+        },
         _ => Outcome::Active,
     }
 }
@@ -206,11 +249,18 @@ mod tests {
             Kind::of_object(&object).rules().finish(&mut object);
             object["spec"].take()
         };
+        let by = |policy: &str| json!({"onSuccess": {"policy": policy}, "onFailure": {"policy": "DeleteCluster"}});
+        let lives_on =
+            |policy: &str| json!({"deletionStrategy": by(policy), "ttlSecondsAfterFinished": 60});
         for (given, shuts_down) in [
             (json!({}), json!(true)),
             (json!({"shutdownAfterJobFinishes": null}), json!(true)),
             (json!({"shutdownAfterJobFinishes": false}), json!(false)),
             (json!({"deletionStrategy": {"deletionRules": []}}), json!(null)),
+            (json!({"deletionStrategy": by("DeleteSelf")}), json!(null)),
+            (lives_on("DeleteSelf"), json!(true)),
+            // KubeRay takes it neither with nor without the field
+            (lives_on("DeleteNone"), json!(null)),
         ] {
             assert_eq!(finished(given.clone())["shutdownAfterJobFinishes"], shuts_down, "{given}");
         }

@@ -39,6 +39,8 @@ const ANCESTOR: &str = "trainer.kubeflow.org/trainjob-ancestor-step";
 const TRAINER: &str = "trainer";
 /// The container that `spec.trainer` is about; of an MPI runtime also the replicated Job of the nodes.
 const NODE: &str = "node";
+/// Where a runtime patch has its replicated Jobs.
+const JOBS: &str = "/trainingRuntimeSpec/template/spec/replicatedJobs";
 /// The most replicated Jobs of a runtime: Kueue has no room for more pod sets.
 const JOBS_MAX: usize = 10;
 /// What is recorded of a pod's `spec` only for those who count or check it.
@@ -94,15 +96,11 @@ impl Rules for TrainJob {
         let mut spec = root.object("spec")?;
         let patches = spec.array("runtimePatches")?;
         patches.retain(|patch| patch["manager"] != MANAGER);
-        let place = format!(
-            "template.spec.runtimePatches[{}].trainingRuntimeSpec.template.spec.replicatedJobs",
-            patches.len()
-        );
+        let place = place(patches.len());
         let (mut pod_sets, mut recorded) = (vec![], vec![]);
         for (index, job) in jobs.iter().enumerate() {
             let count = trainer.pods(job)?;
-            let path = format!("{place}[{index}].template.spec.template");
-            pod_sets.push(pod_set(&path, count, job, [])?);
+            pod_sets.push(pod_set(&job_path(&place, index), count, job, [])?);
             recorded.push(trainer.recorded(job)?);
         }
         let resources = same(recorded.iter().flat_map(|job| nodes(&job["template"]["spec"])));
@@ -110,6 +108,17 @@ impl Rules for TrainJob {
             "replicatedJobs": recorded}}}}));
         trainer.write(&mut spec.object("trainer")?, resources);
         Ok(pod_sets)
+    }
+
+    /// Of no more replicated Jobs than a runtime may have: whoever may change the object chooses how many there are.
+    fn recorded(&self, object: &Value) -> Vec<PodSet> {
+        let patches = object["spec"]["runtimePatches"].as_array().into_iter().flatten();
+        let ours = patches.enumerate().find(|(_, patch)| patch["manager"] == MANAGER);
+        let Some((number, patch)) = ours else { return vec![] };
+        let jobs = patch.pointer(JOBS).and_then(Value::as_array).map_or(0, Vec::len);
+        let place = place(number);
+        let set = |index| PodSet { path: job_path(&place, index), ..PodSet::default() };
+        (0..jobs.min(JOBS_MAX)).map(set).collect()
     }
 
     fn is_record_of(&self, stored: &Value, template: &Value) -> bool {
@@ -120,8 +129,7 @@ impl Rules for TrainJob {
     fn finish(&self, object: &mut Value) {
         let patches = object.pointer_mut("/spec/runtimePatches").and_then(Value::as_array_mut);
         let ours = patches.into_iter().flatten().find(|patch| patch["manager"] == MANAGER);
-        let jobs = "/trainingRuntimeSpec/template/spec/replicatedJobs";
-        let jobs = ours.and_then(|patch| patch.pointer_mut(jobs)).and_then(Value::as_array_mut);
+        let jobs = ours.and_then(|patch| patch.pointer_mut(JOBS)).and_then(Value::as_array_mut);
         let Some(jobs) = jobs else { return };
         let resources = same(jobs.iter().flat_map(|job| nodes(&job["template"]["spec"])));
         for job in jobs {
@@ -206,6 +214,18 @@ fn nodes(job: &Value) -> impl Iterator<Item = &Value> {
 fn same<'a>(mut values: impl Iterator<Item = &'a Value>) -> Option<Value> {
     let first = values.next()?;
     (first.is_object() && values.all(|value| value == first)).then(|| first.clone())
+}
+
+/// Where the replicated Jobs of the runtime patch with this index are.
+fn place(patch: usize) -> String {
+    format!(
+        "template.spec.runtimePatches[{patch}].trainingRuntimeSpec.template.spec.replicatedJobs"
+    )
+}
+
+/// The path of the pod template of one of them.
+fn job_path(place: &str, index: usize) -> String {
+    format!("{place}[{index}].template.spec.template")
 }
 
 /// The name of the replicated Job that a recorded path leads into.
@@ -505,6 +525,28 @@ mod tests {
         // again, it replaces what it has recorded
         let again = record(&recorded.template, &runtime(&policy)).expect("it is right");
         assert_eq!(again, recorded);
+    }
+
+    #[test]
+    fn the_created_object_tells_where_its_pod_sets_were_recorded() {
+        let paths = |sets: &[PodSet]| sets.iter().map(|set| set.path.clone()).collect::<Vec<_>>();
+        let policy = json!({"numNodes": 2, "torch": {}});
+        for others in [json!([]), json!([{"manager": "mine"}])] {
+            let mut template = train_job(&json!({}));
+            template["spec"]["runtimePatches"] = others.clone();
+            assert_eq!(kinds::recorded(&template), [], "nothing yet: {others}");
+            let recorded = record(&template, &runtime(&policy)).expect("it is right");
+            let mut object = recorded.template;
+            Kind::of_object(&object).rules().finish(&mut object);
+            let found = kinds::recorded(&object);
+            assert_eq!(paths(&found), paths(&recorded.pod_sets), "{others}");
+        }
+        let mut many = train_job(&json!({}));
+        let jobs = vec![json!({"name": "node"}); 1000];
+        many["spec"]["runtimePatches"] = json!([{"manager": MANAGER,
+            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}]);
+        assert_eq!(kinds::recorded(&many).len(), JOBS_MAX);
+        assert_eq!(kinds::recorded(&json!({"kind": "Job"})), []);
     }
 
     #[test]

@@ -49,7 +49,10 @@ impl Rules for VolcanoJob {
         report.outcome = outcome(object);
         // Volcano creates no pod before the queue of the PodGroup admits it, nor one of a task before those that it names
         report.in_order = true;
-        let begun = match object.text("/status/state/phase") {
+        let phase = object.text("/status/state/phase");
+        // by a policy such as CompleteJob or RestartJob, whatever they did
+        report.deletes_pods = matches!(phase, "Completing" | "Restarting");
+        let begun = match phase {
             "" | "Pending" | "Running" => true,
             // its own restart, or its end: the pods are being deleted
             _ => false,
@@ -178,6 +181,8 @@ mod tests {
             assert_eq!(found.outcome, want, "{phase}");
             let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
             assert_eq!(running, pods, "{phase}");
+            let deletes_pods = ["Completing", "Restarting"].contains(&phase);
+            assert_eq!(found.deletes_pods, deletes_pods, "{phase}");
         }
     }
 

@@ -20,6 +20,7 @@ use super::reporter::Reporter;
 use super::scheduler::schedule;
 use super::{Env, Task, has_ended, phase, set_condition};
 use crate::sim::{Address, Deletion, Object, Part, Store};
+use crate::world::rng::{Rng, mix_text};
 
 /// Label of the attempt, which a pod's fate may depend on.
 const ATTEMPT: &str = "workload.codeflare.dev/attempt";
@@ -31,6 +32,11 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 /// How long a pod may stay on a node that does not answer, where it does not say so itself.
 const TOLERATION: Duration = Duration::from_mins(5);
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// By how many seconds the clock of a node is off at most.
+const OFF_MAX: u64 = 90;
+/// What chance is asked for: how far each clock is off.
+const CLOCKS: u64 = 14;
 
 /// How likely it is that something goes wrong with a pod, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +65,10 @@ struct Life {
     sticks: bool,
     gone_at: Option<Duration>,
     reporter: Option<Reporter>,
+    /// By how many seconds the clock of its node is off.
+    off: i64,
+    /// When its kubelet saw it first, by that clock.
+    started: String,
 }
 
 /// All nodes and what runs on them.
@@ -68,6 +78,8 @@ pub struct Kubelets {
     pub temper: Temper,
     /// How many pods chance has made fail, hang or be evicted, and how many stick.
     pub spoiled: (u64, u64),
+    /// From which seed the clocks of the nodes are off; absent where they agree with the API server's.
+    pub clocks: Option<u64>,
     lives: BTreeMap<Arc<str>, Life>,
     /// Pods whose node is gone, and since when.
     orphans: BTreeMap<Arc<str>, Duration>,
@@ -175,14 +187,21 @@ impl Kubelets {
         down || self.lives.get(&pod.uid).is_some_and(|life| life.sticks)
     }
 
+    /// By how many seconds the clock of a pod's node is off.
+    fn off(&self, pod: &Object) -> i64 {
+        let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
+        let off = |seed| Rng::new(mix_text(seed, node), CLOCKS).between(0, 2 * OFF_MAX);
+        self.clocks.map_or(0, |seed| off(seed).cast_signed() - OFF_MAX.cast_signed())
+    }
+
     fn run(&mut self, env: &mut Env<'_>, pod: &Arc<Object>) {
-        let temper = self.temper;
+        let (temper, off) = (self.temper, self.off(pod));
         let (spoiled, made) = (&mut self.spoiled, &mut self.made);
         let life = self.lives.entry(pod.uid.clone()).or_insert_with(|| {
             let (life, harmed) = Life::of(env, pod, temper, made);
             spoiled.0 += u64::from(harmed.0);
             spoiled.1 += u64::from(harmed.1);
-            life
+            Life { off, started: env.store.now_after(off), ..life }
         });
         let due = |moment: Option<Duration>| moment.is_some_and(|moment| moment <= env.elapsed);
         if pod.is_deleting() {
@@ -201,7 +220,7 @@ impl Kubelets {
                 if !life.disruption.is_empty() {
                     disrupt(env, pod, &life.disruption);
                 }
-                end(env, pod, life.code, &life.reason, &life.message);
+                end(env, pod, life, (life.code, &life.reason, &life.message));
             } else if let Some(reporter) = &mut life.reporter {
                 reporter.report(env, pod);
             }
@@ -345,11 +364,11 @@ fn begin(env: &mut Env<'_>, pod: &Arc<Object>, life: &mut Life) {
     if let Some(reporter) = &mut life.reporter {
         reporter.begin(env, pod);
     }
-    let now = env.store.now();
+    let (now, ran) = (env.store.now(), env.store.now_after(life.off));
     env.store.change(&pod.address, Part::Status, |pod| {
         pod["status"]["phase"] = "Running".into();
-        pod["status"]["startTime"] = now.clone().into();
-        let running = json!({"running": {"startedAt": now}});
+        pod["status"]["startTime"] = life.started.as_str().into();
+        let running = json!({"running": {"startedAt": ran}});
         pod["status"]["containerStatuses"] = states(pod, &running);
         set_condition(pod, "Ready", true, "", "", &now);
     });
@@ -372,13 +391,16 @@ fn wait_for_image(env: &mut Env<'_>, pod: &Arc<Object>) {
     });
 }
 
-fn end(env: &mut Env<'_>, pod: &Arc<Object>, code: i64, reason: &str, message: &str) {
-    let now = env.store.now();
+/// A pod ends: exit code, reason and message.
+fn end(env: &mut Env<'_>, pod: &Arc<Object>, life: &Life, why: (i64, &str, &str)) {
+    let (code, reason, message) = why;
+    let (now, finished) = (env.store.now(), env.store.now_after(life.off));
     env.store.change(&pod.address, Part::Status, |pod| {
+        pod["status"]["startTime"] = life.started.as_str().into();
         pod["status"]["phase"] = if code == 0 { "Succeeded" } else { "Failed" }.into();
         let default = if code == 0 { "Completed" } else { "Error" };
         let reason = if reason.is_empty() { default } else { reason };
-        let mut ended = json!({"exitCode": code, "reason": reason, "finishedAt": now});
+        let mut ended = json!({"exitCode": code, "reason": reason, "finishedAt": finished});
         if !message.is_empty() {
             ended["message"] = message.into();
         }
@@ -419,7 +441,7 @@ fn leave(env: &mut Env<'_>, pod: &Arc<Object>, life: &mut Life) {
         // some programs handle SIGTERM and end with 0; no chance of its own, which would change every world
         let handles_signal = gone_at.subsec_millis().is_multiple_of(8);
         let (code, reason) = if handles_signal { (0, "Completed") } else { (143, "Error") };
-        end(env, pod, code, reason, "");
+        end(env, pod, life, (code, reason, ""));
         env.agenda.add(Task::Pod(pod.address.clone()));
         return;
     }

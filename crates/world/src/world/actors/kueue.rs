@@ -51,6 +51,10 @@ pub struct Workload {
     pub admitted: Duration,
     /// Its pods were seen to be ready since then.
     pub saw_ready: bool,
+    /// How often it was evicted because its pods were not ready.
+    evictions: u32,
+    /// Kueue itself has deactivated it.
+    pub given_up: bool,
 }
 
 /// Kueue.
@@ -62,6 +66,10 @@ pub struct Kueue {
     pub quota: BTreeMap<String, i64>,
     /// How long pods may take to be ready, where that is asked for.
     pub ready_within: Option<Duration>,
+    /// How long they may take to be ready again.
+    pub recover_within: Option<Duration>,
+    /// `backoffLimitCount`: after how many such evictions the next one deactivates the Workload.
+    requeuing_limit: Option<u32>,
     /// Workloads are objects.
     pub shows_workloads: bool,
     counted: u64,
@@ -91,7 +99,14 @@ impl Kueue {
     /// A ClusterQueue with so much of each resource, and Kueue's patience.
     #[must_use]
     pub fn new(quota: BTreeMap<String, i64>, ready_within: Option<Duration>) -> Self {
-        Self { quota, ready_within, ..Self::default() }
+        Self { quota, ready_within, recover_within: ready_within, ..Self::default() }
+    }
+
+    /// The same with limits of its patience, where they are given: how long pods may take to be ready again, and how often.
+    #[must_use]
+    pub fn giving_up(self, limits: Option<(Duration, u32)>) -> Self {
+        let Some((recover_within, most)) = limits else { return self };
+        Self { recover_within: Some(recover_within), requeuing_limit: Some(most), ..self }
     }
 
     /// The same with Workloads as objects, or without.
@@ -135,6 +150,9 @@ impl Kueue {
             let active = workload::ensure(env, &wrapper);
             if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
                 workload.active = active;
+                if active && workload.given_up {
+                    (workload.given_up, workload.evictions) = (false, 0);
+                }
             }
         }
         let Some(workload) = self.workloads.get(&wrapper.uid) else { return nothing };
@@ -153,13 +171,14 @@ impl Kueue {
 
     fn tell(&self, env: &mut Env<'_>, uid: &str) {
         let Some(workload) = self.workloads.get(uid) else { return };
+        let reason = if workload.given_up { workload::GIVEN_UP } else { "Kueue" };
         let (holds_quota, evicted) = match workload.standing {
             WorkloadState::Pending => (false, None),
             WorkloadState::Admitted => (true, Some(false)),
             WorkloadState::Evicting => (true, Some(true)),
             WorkloadState::Finished => (false, Some(false)),
         };
-        workload::tell(env, uid, holds_quota, evicted);
+        workload::tell(env, uid, (holds_quota, evicted), reason);
     }
 
     fn gone(&self, store: &Store) -> Vec<Arc<str>> {
@@ -187,6 +206,8 @@ impl Kueue {
             active: true,
             admitted: Duration::ZERO,
             saw_ready: false,
+            evictions: 0,
+            given_up: false,
         };
         self.workloads.insert(wrapper.uid.clone(), workload);
     }
@@ -328,9 +349,10 @@ impl Kueue {
         if !is_active && !ended {
             return self.evict(env, wrapper, Outcome::Deactivated);
         }
-        let Some(within) = self.ready_within else { return nothing };
         let workload = self.workloads.get_mut(&wrapper.uid);
         let Some(workload) = workload else { return nothing };
+        let within = if workload.saw_ready { self.recover_within } else { self.ready_within };
+        let Some(within) = within else { return nothing };
         if is_true(&wrapper.value, "PodsReady") || ended {
             workload.saw_ready |= !ended;
             workload.ready_by = None;
@@ -344,7 +366,16 @@ impl Kueue {
             return nothing;
         }
         workload.ready_by = None;
-        workload.again_at = env.elapsed + Duration::from_mins(1);
+        workload.evictions += 1;
+        let limit = self.requeuing_limit;
+        // Kueue waits twice as long after each eviction, up to an hour
+        let doubled = limit.map_or(0, |_| (workload.evictions - 1).min(6));
+        let pause = Duration::from_mins(1 << doubled).min(Duration::from_hours(1));
+        workload.again_at = env.elapsed + pause;
+        if self.shows_workloads && limit.is_some_and(|most| workload.evictions > most) {
+            (workload.given_up, workload.active) = (true, false);
+            workload::deactivate(env, &wrapper.uid);
+        }
         self.evict(env, wrapper, Outcome::NotReady)
     }
 
@@ -432,4 +463,44 @@ pub(super) fn request_of(pod: &Value, name: &str) -> i64 {
 #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
 pub fn thousandths(quantity: &Value) -> i64 {
     amount(quantity).map_or(0, |amount| (amount * 1000.0).round() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::world::actors::Agenda;
+    use crate::world::rng::Rng;
+
+    #[test]
+    fn what_is_never_ready_is_deactivated_after_its_evictions() {
+        use Outcome::{Admitted, NotReady};
+        let minute = Duration::from_mins(1);
+        for (limit, rounds, active) in [(None, 3, true), (Some(1), 2, false), (Some(0), 1, false)] {
+            let quota = BTreeMap::from([("pods".to_owned(), 1000)]);
+            let limits = limit.map(|most| (minute, most));
+            let mut kueue = Kueue::new(quota, Some(minute)).giving_up(limits).showing(true);
+            let mut store = crate::world::new_store(true);
+            let (api, kind) = ("workload.codeflare.dev/v1beta2", "AppWrapper");
+            let kind = store.kinds.by_name(api, kind).unwrap();
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                "spec": {"containers": []}});
+            let wrapper = json!({"metadata": {"name": "aw", "labels": {QUEUE: "lq"}},
+                "spec": {"suspend": true, "components": [{"template": pod}]}});
+            let wrapper = store.create(kind, "default", wrapper).unwrap();
+            let (mut rng, mut agenda) = (Rng::new(1, 1), Agenda::default());
+            let mut seen = vec![];
+            for step in 0..=10 {
+                let (store, rng, agenda) = (&mut store, &mut rng, &mut agenda);
+                let elapsed = minute / 2 * step;
+                let mut env = Env { store, rng, agenda, elapsed };
+                seen.push(kueue.act(&mut env, &wrapper.address).1);
+            }
+            seen.retain(|outcome| [Admitted, NotReady].contains(outcome));
+            assert_eq!(seen, [Admitted, NotReady].repeat(rounds), "{limit:?}");
+            let workload = workload::find(&store, &wrapper.uid).unwrap();
+            assert_eq!(workload.value["spec"]["active"], active, "{limit:?}");
+        }
+    }
 }

@@ -50,15 +50,32 @@ pub(super) fn ensure(env: &mut Env<'_>, wrapper: &Object) -> bool {
     found.is_none_or(|workload| workload.value["spec"]["active"] != false)
 }
 
-/// Says in the conditions how it stands.
-pub(super) fn tell(env: &mut Env<'_>, uid: &str, holds_quota: bool, evicted: Option<bool>) {
+/// Reason of the eviction of a Workload that Kueue itself has deactivated. Source: `triggerDeactivationOrBackoffRequeue` of
+/// Kueue.
+pub(super) const GIVEN_UP: &str = "DeactivatedDueToRequeuingLimitExceeded";
+
+/// Kueue deactivates it.
+pub(super) fn deactivate(env: &mut Env<'_>, uid: &str) {
+    let Some(workload) = find(env.store, uid) else { return };
+    env.store.change(&workload.address, Part::Whole, |workload| {
+        workload["spec"]["active"] = false.into();
+    });
+}
+
+/// Says in the conditions how it stands: whether it holds quota, and whether it is evicted.
+pub(super) fn tell(
+    env: &mut Env<'_>,
+    uid: &str,
+    (holds_quota, evicted): (bool, Option<bool>),
+    reason: &str,
+) {
     let Some(workload) = find(env.store, uid) else { return };
     let now = env.store.now();
     let all = [("QuotaReserved", Some(holds_quota)), ("Evicted", evicted)];
     for (kind, status) in all.into_iter().filter_map(|(kind, status)| Some((kind, status?))) {
         if is_true(&workload.value, kind) != status {
             env.store.change(&workload.address, Part::Status, |workload| {
-                set_condition(workload, kind, status, "Kueue", "", &now);
+                set_condition(workload, kind, status, reason, "", &now);
             });
         }
     }

@@ -16,6 +16,8 @@ use crate::world::moment;
 use crate::world::oracle::{Oracle, Wrapper};
 use crate::world::wire::Call;
 
+/// How long after its deadline a deletion begins at the latest, where nothing goes wrong.
+const PROMPT: Duration = Duration::from_secs(5);
 /// The most calls that one reconcile may make.
 const CALLS_MAX: u32 = 120;
 
@@ -101,8 +103,12 @@ pub struct CallScope<'a> {
     pub elapsed: Duration,
     /// How much clocks may differ, and what rounding to seconds may take.
     pub slack: Duration,
-    /// It was sent by a process that has lost its right, or comes too late.
+    /// It was sent while two processes believed that they led, or comes too late.
     pub late: bool,
+    /// It was sent by a process that another has replaced, or that cannot know what such a process has written since.
+    pub replaced: bool,
+    /// Nothing goes wrong in this world: deadlines are kept to the second.
+    pub prompt: bool,
 }
 
 type Check = fn(&CallScope<'_>) -> Option<String>;
@@ -114,6 +120,9 @@ pub const CALLS: &[Invariant<Check>] = &[
     ("S10", "a reconcile writes status at most once", one_status),
     ("S12", "absence is concluded only from a list after the last write", listed_first),
     ("S13", "a deletion after failure or success waits for its grace period", kept_long_enough),
+    ("L2", "the deletion of an attempt that ended begins within 5 s", begun_at_once),
+    ("L5", "the deletion after a failure begins within 5 s of its grace", begun_after_failure),
+    ("L6", "the deletion after a success begins within 5 s of the TTL", begun_after_success),
     ("S14", "nothing is force-deleted before its grace period has passed", forced_late),
     ("S16", "every write is in the namespace of its AppWrapper", in_namespace),
     ("S20", "a reconcile makes few calls", few_calls),
@@ -244,8 +253,45 @@ fn kept_long_enough(scope: &CallScope<'_>) -> Option<String> {
     (waited + scope.slack < period).then(|| format!("{name} after {waited:?} of {period:?}"))
 }
 
+/// How late the first component of an AppWrapper is deleted in one of these phases, where nothing goes wrong: so long after it
+/// entered the phase, and a period of it.
+fn begun_late(
+    scope: &CallScope<'_>,
+    phases: &[Phase],
+    period: impl Fn(&Wrapper) -> Duration,
+) -> Option<String> {
+    if !scope.prompt {
+        return None;
+    }
+    let (name, wrapper, _) = scope.victim()?;
+    let object = scope.store.get(&scope.target.address(scope.store)?)?;
+    let is_component = wrapper.things.get(&object.uid).is_some_and(|thing| thing.component);
+    let mut things = wrapper.things.values();
+    let is_first = !things.any(|thing| thing.component && thing.terminating);
+    if !is_component || !is_first || wrapper.retuned || !phases.contains(&wrapper.state.phase) {
+        return None;
+    }
+    let waited = scope.elapsed.saturating_sub(wrapper.entered);
+    let period = period(wrapper);
+    let late = waited > period.saturating_add(PROMPT + scope.slack);
+    late.then(|| format!("{name} after {waited:?} of {period:?} in {:?}", wrapper.state.phase))
+}
+
+fn begun_at_once(scope: &CallScope<'_>) -> Option<String> {
+    let phases = [Phase::Resetting, Phase::Suspending, Phase::Terminating];
+    begun_late(scope, &phases, |_| Duration::ZERO)
+}
+
+fn begun_after_failure(scope: &CallScope<'_>) -> Option<String> {
+    begun_late(scope, &[Phase::Failed], |wrapper| wrapper.tuning.keep)
+}
+
+fn begun_after_success(scope: &CallScope<'_>) -> Option<String> {
+    begun_late(scope, &[Phase::Succeeded], |wrapper| wrapper.tuning.ttl)
+}
+
 fn forced_late(scope: &CallScope<'_>) -> Option<String> {
-    if scope.body["gracePeriodSeconds"] != 0 || scope.late {
+    if scope.body["gracePeriodSeconds"] != 0 || scope.replaced {
         return None;
     }
     let (name, wrapper, part) = scope.victim()?;
@@ -255,12 +301,17 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
     // a pod that is being deleted on a node where nothing runs is waited for by nobody
     let pod = scope.store.get(&scope.target.address(scope.store)?)?;
     let node = pod.value["spec"]["nodeName"].as_str();
-    if pod.is_deleting() && node.is_some_and(|node| scope.oracle.fenced.contains(node)) {
+    if pod.is_deleting() && node.is_some_and(|node| scope.oracle.is_fenced(node, scope.elapsed)) {
         return None;
     }
     let recreated = part.and_then(|part| wrapper.components.going.get(&part).copied());
-    let overdue = || due_without_work(scope, wrapper, pod);
-    let Some(since) = wrapper.teardown.or(recreated).or_else(overdue) else {
+    let due = due_to_go(pod);
+    let without_work = || due.filter(|_| has_no_work(scope, wrapper, pod));
+    // the deletion of a pod may have begun before that of everything
+    let is_pod = wrapper.things.get(&pod.uid).is_some_and(|thing| thing.pod);
+    let begun = wrapper.teardown.or(recreated);
+    let begun = begun.map(|since| due.filter(|_| is_pod).map_or(since, |due| due.min(since)));
+    let Some(since) = begun.or_else(without_work) else {
         return Some(format!("{name} in {:?}", wrapper.state.phase));
     };
     let waited = scope.elapsed.saturating_sub(since);
@@ -268,11 +319,15 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
     (waited + scope.slack < grace).then(|| format!("{name} after {waited:?} of {grace:?}"))
 }
 
-/// When a pod was to be gone that is left after all work was done: that of its AppWrapper, or that of its pod set.
-fn due_without_work(scope: &CallScope<'_>, wrapper: &Wrapper, pod: &Object) -> Option<Duration> {
-    let due: Timestamp = pod.value["metadata"]["deletionTimestamp"].as_str()?.parse().ok()?;
-    let is_done = have_all_succeeded(scope, wrapper) || has_pod_set_succeeded(scope, wrapper, pod);
-    Duration::try_from(due.duration_since(moment(Duration::ZERO))).ok().filter(|_| is_done)
+/// When what is being deleted was to be gone.
+fn due_to_go(object: &Object) -> Option<Duration> {
+    let due: Timestamp = object.value["metadata"]["deletionTimestamp"].as_str()?.parse().ok()?;
+    Duration::try_from(due.duration_since(moment(Duration::ZERO))).ok()
+}
+
+/// Whether all work is done for which a pod was there: that of its AppWrapper, or that of its pod set.
+fn has_no_work(scope: &CallScope<'_>, wrapper: &Wrapper, pod: &Object) -> bool {
+    have_all_succeeded(scope, wrapper) || has_pod_set_succeeded(scope, wrapper, pod)
 }
 
 /// Whether as many pods have succeeded in the pod set of a pod as its Job completes, or else as it declares; one is enough for
@@ -306,7 +361,7 @@ fn have_all_succeeded(scope: &CallScope<'_>, wrapper: &Wrapper) -> bool {
 
 fn in_namespace(scope: &CallScope<'_>) -> Option<String> {
     let own = scope.key.is_none_or(|key| key.namespace == scope.target.namespace);
-    let wrong = scope.call.is_write() && !own && !scope.late;
+    let wrong = scope.call.is_write() && !own && !scope.replaced;
     wrong.then(|| scope.call.uri.clone())
 }
 

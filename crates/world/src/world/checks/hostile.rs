@@ -223,7 +223,7 @@ fn strays(scope: &CallScope<'_>) -> Option<String> {
 
 /// A deletion of what a stored phase wants to be there.
 fn deleted_in_use(scope: &CallScope<'_>) -> Option<String> {
-    if scope.call.method != http::Method::DELETE || scope.late {
+    if scope.call.method != http::Method::DELETE || scope.replaced {
         return None;
     }
     let object = scope.store.get(&scope.target.address(scope.store)?)?;
@@ -241,7 +241,7 @@ fn deleted_in_use(scope: &CallScope<'_>) -> Option<String> {
 /// A creation that its requester was not asked about lately, or may not do.
 fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
     let owner = &scope.body["metadata"]["ownerReferences"][0];
-    if scope.call.method != http::Method::POST || owner["kind"] != "AppWrapper" || scope.late {
+    if scope.call.method != http::Method::POST || owner["kind"] != "AppWrapper" || scope.replaced {
         return None;
     }
     let wrapper = scope.oracle.wrappers.get(owner["uid"].as_str()?)?;

@@ -10,7 +10,7 @@ use super::liveness::EndScope;
 use super::{Check, Invariant, Scope, Violation};
 use crate::sim::{Change, Object};
 use crate::world::actors::is_true;
-use crate::world::actors::kueue::Workload;
+use crate::world::actors::kueue::{Kueue, Workload};
 use crate::world::actors::workload;
 use crate::world::moment;
 use crate::world::oracle::{Oracle, Wrapper};
@@ -48,13 +48,21 @@ fn uses_no_retry(scope: &Scope<'_>) -> Option<String> {
 
 /// Checks a change that a controller made to a Workload.
 #[must_use]
-pub fn switched(oracle: &Oracle, change: &Change) -> Option<Violation> {
+pub fn switched(oracle: &Oracle, kueue: &Kueue, change: &Change) -> Option<Violation> {
     let is_active = |object: &Object| object.value["spec"]["active"] != false;
     let owner = change.object.controller()?["uid"].as_str()?;
     let wrapper = oracle.wrappers.get(owner)?;
     match (is_active(change.before.as_ref()?), is_active(&change.object)) {
         (true, false) => given_back_empty(wrapper),
-        (false, true) => returned_without_quota(wrapper, &change.object),
+        (false, true) => {
+            let known = kueue.workloads.get(owner).filter(|known| known.given_up);
+            let overruled = known.map(|_| Violation {
+                invariant: "K6",
+                sentence: "the controller activates no Workload that Kueue has deactivated",
+                seen: format!("{} in {:?}", wrapper.address.name, wrapper.state.phase),
+            });
+            overruled.or_else(|| returned_without_quota(wrapper, &change.object))
+        }
         (true, true) | (false, false) => None,
     }
 }
@@ -93,7 +101,7 @@ pub fn released(wrapper: &Wrapper) -> Option<Violation> {
 pub fn evicted(
     wrapper: &Object,
     known: &Workload,
-    within: Option<Duration>,
+    kueue: &Kueue,
     (elapsed, slack): (Duration, Duration),
 ) -> Option<Violation> {
     let text = &wrapper.value["status"]["recoveryDeadline"];
@@ -106,14 +114,19 @@ pub fn evicted(
     let lag = match (known.saw_ready, unready > reserved) {
         // Kueue counts from the admission, the controller from when it saw it
         (false, false) => reserved.duration_since(moment(known.admitted)).unsigned_abs(),
-        // somebody else suspended it: Kueue, which overruled that, counts on, and the controller from the next attempt
-        (true, false) => reserved.duration_since(unready).unsigned_abs(),
+        // somebody else suspended it: Kueue, which overruled that, counts on, and the controller from the next attempt as
+        // from an admission
+        (true, false) => {
+            let start = kueue.ready_within.unwrap_or_default();
+            let longer = start.saturating_sub(kueue.recover_within.unwrap_or_default());
+            reserved.duration_since(unready).unsigned_abs() + longer
+        }
         (true, true) => Duration::ZERO,
         // the pods were ready for so short that Kueue did not see it
         (false, true) => return None,
     };
     // nor that they were ready once more: it counts on, and the controller from the last time that they were
-    let unseen = within.and_then(|within| unready.checked_add(within).ok());
+    let unseen = kueue.recover_within.and_then(|within| unready.checked_add(within).ok());
     let unseen = unseen.filter(|_| known.saw_ready).unwrap_or(Timestamp::MIN);
     let latest = moment(elapsed + slack + lag).max(unseen);
     (deadline > latest).then(|| Violation {

@@ -11,9 +11,9 @@ use super::{Invariant, Violation};
 use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Object, Store};
-use crate::world::actors::is_true;
 use crate::world::actors::kueue::{Kueue, QUEUE, WorkloadState};
 use crate::world::actors::workload;
+use crate::world::actors::{is_true, phase};
 use crate::world::oracle::{Oracle, Wrapper};
 use crate::world::replica::Replica;
 
@@ -248,20 +248,32 @@ fn nothing_due(scope: &EndScope<'_>) -> Option<String> {
     Some(format!("{} is still being reconciled", key.name))
 }
 
+/// Each pod that names an AppWrapper is in the cache and no other, with its UID and its phase.
 fn caches_agree(scope: &EndScope<'_>) -> Option<String> {
     let pods = scope.store.kinds.by_name("v1", "Pod")?;
-    let mut stored: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut stored: BTreeMap<(Key, String), &Arc<Object>> = BTreeMap::new();
     for pod in scope.store.all(pods) {
         if let Some(name) = pod.label("workload.codeflare.dev/appwrapper") {
             let namespace = pod.address.namespace.to_string();
-            *stored.entry(Key { namespace, name: name.to_owned() }).or_default() += 1;
+            let key = Key { namespace, name: name.to_owned() };
+            stored.insert((key, pod.address.name.to_string()), pod);
         }
     }
-    let differs = |(key, count): (&Key, &usize)| {
-        let cached = scope.leader.context.cache.pod_cache(|pod_cache| pod_cache.count(key));
-        (cached != *count).then(|| format!("{}: {cached} of {count} pods", key.name))
-    };
-    stored.iter().find_map(differs)
+    scope.leader.context.cache.pod_cache(|pod_cache| {
+        for (key, name, record) in pod_cache.all() {
+            let Some(pod) = stored.remove(&(key.clone(), name.to_owned())) else {
+                return Some(format!("{}: pod {name} is in the cache alone", key.name));
+            };
+            let Some(record) = record else { continue };
+            let (uid, cached) = (&record.identity.uid, record.pod.phase.as_str());
+            if **uid != *pod.uid || cached != phase(pod) {
+                let (of, phase) = (&pod.uid, phase(pod));
+                return Some(format!("{}: {name} {uid} is {cached}, {of} is {phase}", key.name));
+            }
+        }
+        let ((key, name), _) = stored.pop_first()?;
+        Some(format!("{}: pod {name} is not in the cache", key.name))
+    })
 }
 
 fn no_writes_at_rest(scope: &EndScope<'_>) -> Option<String> {

@@ -58,6 +58,8 @@ pub struct Scope<'a> {
     pub prompt: bool,
     /// How much clocks may differ, and what rounding to seconds may take.
     pub slack: Duration,
+    /// How much earlier than it failed a pod may be dated, since the clock of its node is off.
+    pub dated_within: Duration,
 }
 
 impl Scope<'_> {

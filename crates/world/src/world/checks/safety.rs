@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
-use crate::sim::{Address, Verb};
+use crate::sim::{Address, Object, Store, Verb};
 use crate::world::oracle::retry::Delay;
-use crate::world::oracle::{State, Thing, Wrapper, decided};
+use crate::world::oracle::{Oracle, State, Thing, Wrapper, decided};
 
 /// The invariants of state.
 pub const SAFETY: &[Invariant<Check>] = &[
@@ -97,29 +97,35 @@ fn resumed_by_right(scope: &Scope<'_>) -> Option<String> {
     }
 }
 
-/// Resuming fails where something was refused for good, a name is taken, or the grace is over.
+/// A creation in Resuming fails where something was refused for good, a name is taken, or the grace is over. A component
+/// that exists may fail while others are still to come.
 fn failed_by_right(scope: &Scope<'_>) -> Option<String> {
     let (before, after) = (scope.before.phase, scope.wrapper.state.phase);
-    if before != Phase::Resuming || after != Phase::Failed {
+    let object = &scope.change.object;
+    if before != Phase::Resuming
+        || after != Phase::Failed
+        || super::policies::conditions_reason(&object.value) != Some("CreateFailed")
+    {
         return None;
     }
     let waited = scope.wrapper.lasted + scope.slack;
-    let right =
-        scope.wrapper.obstacle || waited >= scope.wrapper.tuning.admission || has_taken_name(scope);
+    let right = scope.wrapper.obstacle
+        || waited >= scope.wrapper.tuning.admission
+        || has_taken_name(scope.store, scope.oracle, object);
     (!right).then(|| format!("after {:?}", scope.wrapper.lasted))
 }
 
-/// Whether somebody else's object has the name of a component.
-fn has_taken_name(scope: &Scope<'_>) -> bool {
-    let components = scope.change.object.value["spec"]["components"].as_array();
+/// Whether somebody else's object has the name of a component of an AppWrapper.
+#[must_use]
+pub fn has_taken_name(store: &Store, oracle: &Oracle, wrapper: &Object) -> bool {
+    let components = wrapper.value["spec"]["components"].as_array();
     components.into_iter().flatten().any(|component| {
         let text = |key: &str| component["template"][key].as_str().unwrap_or_default();
         let name = component["template"]["metadata"]["name"].as_str().unwrap_or_default();
-        let kind = scope.store.kinds.by_name(text("apiVersion"), text("kind"));
-        let namespace = &scope.change.object.address.namespace;
-        let found = kind.and_then(|kind| scope.store.get(&Address::new(kind, namespace, name)));
-        found
-            .is_some_and(|found| scope.oracle.root_of(&found.uid) != Some(&scope.change.object.uid))
+        let kind = store.kinds.by_name(text("apiVersion"), text("kind"));
+        let namespace = &wrapper.address.namespace;
+        let found = kind.and_then(|kind| store.get(&Address::new(kind, namespace, name)));
+        found.is_some_and(|found| oracle.root_of(&found.uid) != Some(&wrapper.uid))
     })
 }
 
@@ -241,6 +247,8 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
         }
         // which of a Job's many completions should run now, only the Job knows
         "InsufficientPodsReady" if !scope.wrapper.countable => return None,
+        // all pods run: how long one was not Ready is not known here
+        "InsufficientPodsReady" if text_of(attempt).contains("a later step waits") => return None,
         "InsufficientPodsReady" => {
             let shortest = tuning.admission.min(tuning.warmup);
             let spared = by_rule && fails && source == "retryPolicy";
@@ -249,8 +257,13 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
         }
         _ => return None,
     };
-    (waited + scope.slack < grace)
+    (waited + scope.slack + scope.dated_within < grace)
         .then(|| format!("{} after {waited:?} of {grace:?}", unhealthy["reason"]))
+}
+
+/// What a recorded attempt says of its failure.
+fn text_of(attempt: &Value) -> &str {
+    attempt["failure"]["message"].as_str().unwrap_or_default()
 }
 
 /// Whether a component that is a pod failed, and is being deleted or gone, as the first cause or one of several: nothing

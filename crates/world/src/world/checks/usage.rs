@@ -40,12 +40,14 @@ fn after_all(scope: &Scope<'_>) -> Timestamp {
     moment(scope.elapsed + Duration::from_hours(1000))
 }
 
-/// By how many seconds the ledger and the conditions may differ: not at all while all clocks agree.
+/// By how many seconds the ledger and the conditions may differ: not at all while all clocks agree. The times of all
+/// attempts are in both.
 fn tolerance(scope: &Scope<'_>) -> i64 {
     const ROUNDING: Duration = Duration::from_secs(2);
-    let skew = scope.slack.saturating_sub(ROUNDING).as_millis().div_ceil(1000);
-    let skew = i64::try_from(skew).unwrap_or(i64::MAX);
-    skew.saturating_mul(scope.wrapper.ledger.readings.into())
+    let ledger = &scope.wrapper.ledger;
+    let skew = scope.slack.saturating_sub(ROUNDING).max(2 * ledger.skew);
+    let skew = i64::try_from(skew.as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
+    skew.saturating_mul(ledger.readings.into())
 }
 
 fn adds_up(scope: &Scope<'_>) -> Option<String> {

@@ -2,6 +2,7 @@
 //! written, without a look at `status.usage`.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub struct Ledger {
     ended_at: i64,
     /// How many times were taken from a clock: each may be off.
     pub readings: u32,
+    /// By how much each may be off.
+    pub skew: Duration,
     /// The attempt that runs, and the failure that was handled last.
     attempt: Value,
     failure: Option<(Value, Value, Value)>,

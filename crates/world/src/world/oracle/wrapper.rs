@@ -13,6 +13,7 @@ use super::{
     ATTEMPT, FINALIZER, Fullness, LISTED_WITHIN, POD_SET, SEEN_AFTER, State, Thing, Wrapper,
 };
 use crate::api::Phase;
+use crate::observe::cache::Key;
 use crate::sim::Object;
 use crate::world::ACTIVE;
 use crate::world::actors::is_true;
@@ -64,6 +65,7 @@ impl Wrapper {
             state: State::of(object),
             things: BTreeMap::new(),
             tuning: Tuning::read(object),
+            retuned: false,
             pod_sets,
             countable: !object.text().contains("\"completions\""),
             entered: elapsed,
@@ -76,6 +78,8 @@ impl Wrapper {
             charged: vec![],
             hurried: false,
             obstacle: false,
+            overtaken: 0,
+            skew: (Duration::ZERO, Duration::ZERO),
             lasted: Duration::ZERO,
             paused_from: None,
             short_before: Duration::ZERO,
@@ -101,6 +105,8 @@ impl Wrapper {
             Phase::Resuming => {
                 self.deployed_before = Some(self.deployed_at);
                 self.deployed_at = elapsed;
+                self.obstacle = false;
+                self.skew = (Duration::ZERO, self.skew.0);
                 self.teardown = None;
                 self.emptied = None;
                 self.full.clear();
@@ -230,6 +236,24 @@ impl Wrapper {
         elapsed.saturating_sub(longest)
     }
 
+    /// A clock that it is written with is off by so much, or a write of it comes so late.
+    pub fn note_skew(&mut self, by: Duration) {
+        self.skew.0 = self.skew.0.max(by);
+        self.ledger.skew = self.ledger.skew.max(by);
+    }
+
+    /// By how much the times in its status may be off: those of this attempt, and of the one before.
+    #[must_use]
+    pub fn skew(&self) -> Duration {
+        self.skew.0.max(self.skew.1)
+    }
+
+    /// Whether it is the AppWrapper of this namespace and name.
+    #[must_use]
+    pub fn is_of(&self, key: &Key) -> bool {
+        *self.address.name == *key.name && *self.address.namespace == *key.namespace
+    }
+
     /// Things that were made by right.
     pub fn rightful(&self) -> impl Iterator<Item = &Thing> {
         self.things.values().filter(|thing| !thing.late)
@@ -274,4 +298,39 @@ pub(super) fn thing(
 
 fn phase_of(value: &Value) -> String {
     value["status"]["phase"].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sim::Part;
+    use crate::world::oracle::{By, Oracle};
+
+    #[test]
+    fn what_was_off_or_in_the_way_is_forgotten_with_its_attempt() {
+        let mut store = crate::world::new_store(false);
+        let (api, kind) = ("workload.codeflare.dev/v1beta2", "AppWrapper");
+        let kind = store.kinds.by_name(api, kind).unwrap();
+        let object = json!({"metadata": {"name": "aw"}, "spec": {"components": []}});
+        let address = store.create(kind, "default", object).unwrap().address.clone();
+        let mut oracle = Oracle::default();
+        for (phase, off, want) in [
+            ("Resuming", 0, (0, false)),
+            ("Running", 50, (50, true)),
+            ("Resuming", 0, (50, false)),
+            ("Running", 3, (50, true)),
+            ("Resuming", 0, (3, false)),
+        ] {
+            store.change(&address, Part::Status, |it| it["status"]["phase"] = phase.into());
+            let change = store.history().last().unwrap().clone();
+            oracle.note(&store, &change, By::default(), Duration::ZERO);
+            let wrapper = oracle.wrappers.values_mut().next().unwrap();
+            wrapper.note_skew(Duration::from_secs(off));
+            wrapper.obstacle |= off > 0;
+            assert_eq!((wrapper.skew().as_secs(), wrapper.obstacle), want, "{phase} {off}");
+            assert!(off == 0 || wrapper.ledger.skew.as_secs() == 50);
+        }
+    }
 }

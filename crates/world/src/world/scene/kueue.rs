@@ -40,6 +40,14 @@ impl Scene {
         }
     }
 
+    /// In half of the worlds in which Kueue has patience and the Workloads are objects, that ends.
+    pub(super) fn add_giving_up(&mut self, rng: &mut Rng) {
+        if self.shows_workloads && self.ready_within.is_some() && rng.one_in(2) {
+            let most = u32::try_from(rng.between(0, 3)).unwrap_or(0);
+            self.gives_up = Some((Duration::from_secs(rng.between(60, 400)), most));
+        }
+    }
+
     /// In a third of the worlds, or in each, users deactivate AppWrappers; most activate them again. Not where the
     /// Workloads cannot be seen: the controller would look for them for ever.
     pub(super) fn add_activation(&mut self, rng: &mut Rng, all: bool) {

@@ -41,6 +41,8 @@ pub struct Scene {
     pub quota: BTreeMap<String, i64>,
     /// Kueue's patience.
     pub ready_within: Option<Duration>,
+    /// How long pods may take to be ready again, and how many evictions of pods that are not ready Kueue requeues.
+    pub gives_up: Option<(Duration, u32)>,
     /// Kueue's Workloads are objects, and the controller knows its configuration.
     pub shows_workloads: bool,
     /// How pods behave.
@@ -60,6 +62,7 @@ impl Scene {
         self.add_suspicion(&mut Rng::new(seed, 9), all);
         self.add_kueue(&mut Rng::new(seed, 10), all);
         self.add_activation(&mut Rng::new(seed, 12), all);
+        self.add_giving_up(&mut Rng::new(seed, 17));
     }
 
     /// The scene of a seed.

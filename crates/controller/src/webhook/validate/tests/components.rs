@@ -63,6 +63,8 @@ fn what_a_template_probably_does_not_mean_is_doubtful() {
         ("spec.runPolicy", json!({"ttlSecondsAfterFinished": 5}), "set successTTLDuration"),
         ("spec.suspend", json!(true), "nobody resumes it"),
         ("spec.runPolicy", json!({"suspend": true}), "nobody resumes it"),
+        ("spec.rayClusterSpec", json!({"suspend": true}), "nobody resumes it"),
+        ("spec.rayClusterConfig", json!({"suspend": true}), "nobody resumes it"),
     ] {
         let pointer = format!("/spec/components/0/template/{}", place.replace('.', "/"));
         let start = format!("warning: {template}.{place}");
@@ -188,6 +190,7 @@ fn a_ray_job_whose_cluster_stays_for_a_while_is_doubtful() {
         (legacy("DeleteSelf"), 61, Some((lifetime, "use DeleteCluster, and leave it out"))),
         (legacy("DeleteSelf"), 60, None),
         (rules(&[of_success("DeleteCluster", 1)]), 0, Some((strategy, without))),
+        (rules(&[of_success("DeleteCluster", 0)]), 61, Some((lifetime, "beside deletionRules"))),
         (rules(&[of_success("DeleteSelf", 61)]), 0, Some((strategy, without))),
         (rules(&[of_success("DeleteCluster", 0), of_success("DeleteSelf", 86_400)]), 0, None),
         (rules(&[of_success("DeleteCluster", 0), rule("DeleteCluster", "FAILED", 9)]), 0, None),
@@ -207,6 +210,40 @@ fn a_ray_job_whose_cluster_stays_for_a_while_is_doubtful() {
     }
 }
 
+#[test]
+fn a_ray_job_that_keeps_no_pods_of_a_failed_job_is_doubtful() {
+    let by = |success: &str, failure: &str| json!({"onSuccess": {"policy": success}, "onFailure": {"policy": failure}});
+    let rules = |of_failure: Option<i64>| {
+        let rule = |status: &str, seconds: i64| {
+            let condition = json!({"jobStatus": status, "ttlSeconds": seconds});
+            json!({"policy": "DeleteCluster", "condition": condition})
+        };
+        let failed = of_failure.map(|seconds| rule("FAILED", seconds));
+        let all: Vec<Value> = [rule("SUCCEEDED", 0)].into_iter().chain(failed).collect();
+        json!({ "deletionRules": all })
+    };
+    let key = "workload.codeflare.dev.appwrapper/deletionOnFailureGracePeriodDuration";
+    for (strategy, is_doubtful) in [
+        (json!(null), true),
+        (by("DeleteCluster", "DeleteCluster"), true),
+        (by("DeleteCluster", "DeleteNone"), false),
+        (rules(None), false),
+        (rules(Some(0)), true),
+        (rules(Some(900)), false),
+    ] {
+        let head = json!({"headGroupSpec": {"template": job("a")["spec"]["template"]}});
+        let ray = json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "a"},
+            "spec": {"rayClusterSpec": head, "deletionStrategy": strategy}});
+        let said = judged(&with(&given(&[ray]), "/metadata/annotations", json!({ key: "15m" })));
+        if is_doubtful {
+            let start = "warning: spec.components[0].template.spec.deletionStrategy: ";
+            only("ray", &said, start, "deletionOnFailureGracePeriodDuration keeps none of");
+        } else {
+            assert_eq!(said, Vec::<String>::new(), "{strategy}");
+        }
+    }
+}
+
 /// API version and kind, a spec with a controller, the field that names it, and the usual one.
 type Managed = (&'static str, &'static str, fn(&str) -> Value, &'static str, &'static str);
 
@@ -221,9 +258,16 @@ fn pods_that_another_controller_has_to_create_are_doubtful() {
     fn of_job(name: &str) -> Value {
         json!({"replicatedJobs": [{"name": "a", "template": {"spec": by(name)}}]})
     }
+    fn of_ray_job(name: &str) -> Value {
+        json!({ "rayClusterSpec": by(name) })
+    }
+    fn of_ray_service(name: &str) -> Value {
+        json!({ "rayClusterConfig": by(name) })
+    }
     let (job_set, job_controller) = ("jobset.x-k8s.io/v1alpha2", "kubernetes.io/job-controller");
+    let (ray, kuberay) = ("ray.io/v1", "ray.io/kuberay-operator");
     let trainer = "trainer.kubeflow.org/trainjob-controller";
-    let rows: [Managed; 8] = [
+    let rows: [Managed; 11] = [
         ("batch/v1", "Job", by, "managedBy", job_controller),
         (job_set, "JobSet", by, "managedBy", "jobset.sigs.k8s.io/jobset-controller"),
         (job_set, "JobSet", of_job, "replicatedJobs[0].template.spec.managedBy", job_controller),
@@ -241,8 +285,11 @@ fn pods_that_another_controller_has_to_create_are_doubtful() {
             "runPolicy.managedBy",
             "kubeflow.org/mpi-operator",
         ),
-        ("ray.io/v1", "RayCluster", by, "managedBy", "ray.io/kuberay-operator"),
-        ("ray.io/v1", "RayJob", by, "managedBy", "ray.io/kuberay-operator"),
+        (ray, "RayCluster", by, "managedBy", kuberay),
+        (ray, "RayJob", by, "managedBy", kuberay),
+        (ray, "RayJob", of_ray_job, "rayClusterSpec.managedBy", kuberay),
+        (ray, "RayService", by, "managedBy", kuberay),
+        (ray, "RayService", of_ray_service, "rayClusterConfig.managedBy", kuberay),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", by, "managedBy", trainer),
     ];
     for (api_version, kind, spec, field, usual) in rows {
@@ -390,6 +437,24 @@ fn an_appwrapper_is_not_nested_in_any_way() {
 }
 
 #[test]
+fn a_role_has_a_name_that_is_a_part_of_a_path() {
+    let said = |name: &str| {
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": name}, "rules": []});
+        judged(&given(&[role, job("b")]))
+    };
+    for name in ["a", "system:a", "A.b_c@d*", "a+b~c"] {
+        assert_eq!(said(name), Vec::<String>::new(), "{name}");
+    }
+    for name in
+        [".", "..", "a b", "a/b", "a%b", "a?b", "a#b", "a,b", "a=b", "a\\b", "a<b", "a>b", "a`b"]
+    {
+        let start = "error: spec.components[0].template.metadata.name: Invalid value: ";
+        only(name, &said(name), start, "at most 253 ASCII characters");
+    }
+}
+
+#[test]
 fn names_are_unique_within_a_kind() {
     let start = "error: spec.components[1].template.metadata.name: Invalid value: \"a\": ";
     only("50", &judged(&given(&[job("a"), job("a")])), start, "spec.components[0] is also Job/a");
@@ -525,6 +590,31 @@ fn what_kuberay_runs_beside_the_pod_sets_needs_no_quota() {
     let empty = json!({"nodeName": "", "resourceClaims": [], "overhead": {}, "resources": null});
     assert_eq!(job(empty), Vec::<String>::new());
     assert_eq!(ray("RayJob", json!({"rayClusterSpec": cluster})), Vec::<String>::new());
+}
+
+#[test]
+fn the_collector_of_a_ray_cluster_requests_no_resources() {
+    for (kind, cluster) in [
+        ("RayCluster", None),
+        ("RayJob", Some("rayClusterSpec")),
+        ("RayService", Some("rayClusterConfig")),
+    ] {
+        let said = |resources: Value| {
+            let collector = json!({"image": "i", "resources": resources});
+            let ray = json!({"headGroupSpec": {"template": job("a")["spec"]["template"]},
+                "historyServerOptions": {"collectorOptions": collector}});
+            let spec = cluster.map_or_else(|| ray.clone(), |field| json!({ field: ray }));
+            judged(&given(&[json!({"apiVersion": "ray.io/v1", "kind": kind,
+                "metadata": {"name": "a"}, "spec": spec})]))
+        };
+        let at = cluster.map_or_else(String::new, |field| format!("{field}."));
+        let start = format!(
+            "error: spec.components[0].template.spec.{at}historyServerOptions.collectorOptions.resources: "
+        );
+        let asks = said(json!({"requests": {"nvidia.com/gpu": "8"}}));
+        only(kind, &asks, &start, "Kueue does not count the container");
+        assert_eq!(said(json!({})), Vec::<String>::new(), "{kind}");
+    }
 }
 
 #[test]

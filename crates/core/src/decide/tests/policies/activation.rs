@@ -185,13 +185,14 @@ fn where_the_workload_cannot_be_written_nothing_runs_and_the_quota_is_kept() {
     };
     let held = refused(inactive(gone())).decide(500);
     assert_eq!((held.next, held.actions.len()), (Phase::Resetting, 0));
-    assert!(held.verdict.message.contains("the quota is kept: forbidden"), "{:?}", held.verdict);
+    let kept = "the quota stays reserved: forbidden";
+    assert!(held.verdict.message.contains(kept), "{:?}", held.verdict);
     assert!(held.requeue.is_some(), "it is read again");
     let begun = refused(inactive(returning(Phase::Resetting))).decide(500);
     assert_eq!((begun.next, requeue(&begun)), (Phase::Resetting, None));
     let event = begun.events.iter().find(|event| event.reason == "RequeueFailed").unwrap();
     let want = "Annotation workload.codeflare.dev.appwrapper/active is false, \
-                but the quota is kept: forbidden";
+                but the quota stays reserved: forbidden";
     assert_eq!(event.message, want, "nobody asked for a return to the queue");
     assert_eq!(refused(gone()).decide(500).next, Phase::Resuming, "the annotation is true again");
 }

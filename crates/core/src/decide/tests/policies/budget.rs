@@ -4,7 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::build::{check, failed, running};
 use crate::api::{
-    Attempt, AttemptAction, AttemptOutcome, AttemptProgress, Budget, FailureRecord, condition,
+    Attempt, AttemptAction, AttemptOutcome, AttemptProgress, Budget, FailureRecord, Retries,
+    condition,
 };
 use crate::decide::tests::given::{World, at};
 
@@ -211,6 +212,24 @@ fn attempts_in_a_row_without_progress_stop() {
     let evidence = "stopWhen of failurePolicy fails the AppWrapper: \
                     3 attempts in a row failed before pods were running for 10m";
     assert!(unhealthy.message.ends_with(evidence), "{}", unhealthy.message);
+}
+
+#[test]
+fn a_recreation_that_no_limit_counts_says_nothing() {
+    let stop = "failurePolicy: {stopWhen: {attemptsWithoutProgress: 3}}";
+    let quick = (Some(0), 100, 1, "a");
+    let recreated = |retries: Option<Retries>| {
+        let failing = fails(ready(1000, 2).spec(stop), 1100, 1, "a");
+        let mut world = after(&[quick, quick], failing);
+        let entry = &mut world.snapshot.status.attempts[1];
+        (entry.action, entry.retries) = (Some(AttemptAction::RecreateComponent), retries);
+        world
+    };
+    let counted = Some(Retries { used: 1, limit: 3 });
+    check(vec![
+        ("uncounted", recreated(None), 1100, "Restart retryLimit 2 of 3"),
+        ("counted", recreated(counted), 1100, "Fail stopWhen"),
+    ]);
 }
 
 #[test]

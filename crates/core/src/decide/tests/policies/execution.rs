@@ -216,6 +216,17 @@ fn a_step_is_ready_only_when_its_component_has_started_every_part() {
 }
 
 #[test]
+fn a_step_is_ready_when_its_component_says_so_and_all_pods_run() {
+    let serves = |world: World| world.object_of(WORKER, |object| object.report.serves = true);
+    let pod = || super::build::pod_of(WORKER, PodPhase::Running);
+    let one = serves(step("worker", "Ready", &[WORKER]).with(pod())).settled(10);
+    assert_eq!(creates(&one, 10), NONE, "one of two runs");
+    let both = step("worker", "Ready", &[WORKER]).with(pod()).with(pod());
+    assert_eq!(creates(&both.clone().settled(10), 10), NONE, "it does not say so");
+    assert_eq!(creates(&serves(both).settled(10), 10), [INIT, LAUNCHER]);
+}
+
+#[test]
 fn a_step_of_several_waits_for_all_of_them() {
     let both = step("launcher, init", "Succeeded", &[INIT, LAUNCHER]);
     let both = both.with(ready(INIT)).with(ready(LAUNCHER)).settled(10);
@@ -256,6 +267,9 @@ fn a_component_without_pods_has_reached_its_step_when_it_exists() {
         );
         let first = world(Phase::Resuming, &[]).with_finalizer().spec(&order);
         assert_eq!(creates(&first, 1), [SERVICE]);
+        let deployed = created(first.clone(), SERVICE).decide(2);
+        let is_ready = condition::is_true(&deployed.status.conditions, condition::PODS_READY);
+        assert_eq!((deployed.next, is_ready), (Phase::Running, false), "no pod exists yet");
         let there = created(first, SERVICE).settled(2);
         assert_eq!(there.snapshot.status.phase, Phase::Running);
         assert_eq!(creates(&there, 2), [0, 1, 2], "{status}");

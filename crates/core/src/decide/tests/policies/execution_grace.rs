@@ -104,25 +104,64 @@ fn what_went_before_does_not_age_a_later_step() {
     assert_eq!(world.says_at(9001), "Wait 9120");
 }
 
-/// `b` of the second step is to be created since second 1000; `a` of the first is as this pod.
-fn beside(change: impl FnOnce(&mut Pod)) -> World {
+/// The first of these Jobs, `a`, is there, and the others wait until it is Ready.
+fn first_of(components: &[&str]) -> World {
     let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
                  {targetComponents: [a], waitForComponentsStatus: Ready}]}";
-    let mut world = running(&["Job/a:1", "Job/b:1"]).spec(order);
-    world.snapshot.status.component_status[1].uid = None;
-    let world = world.component(1, |component| component.presence = Presence::Absent);
-    let coming = world.with(ready(0)).settled(1000);
-    assert_eq!(coming.decide(1000).actions, [Action::Create(1)]);
-    coming.pod(0, change)
+    let mut world = running(components).spec(order);
+    for index in 1..components.len() {
+        world.snapshot.status.component_status[index].uid = None;
+        world.snapshot.components[index].presence = Presence::Absent;
+    }
+    world
+}
+
+/// `b` of the second step is to be created since second 1000; `c` of the same step is as this pod.
+fn beside(change: impl FnOnce(&mut Pod)) -> World {
+    let coming = first_of(&["Job/a:1", "Job/b:1", "Job/c:1"]).with(ready(0)).settled(1000);
+    assert_eq!(coming.decide(1000).actions, [Action::Create(1), Action::Create(2)]);
+    created(coming, 2).with(ready(2)).settled(1001).pod(1, change)
+}
+
+#[test]
+fn pods_that_a_later_step_waits_for_do_not_run_unready_for_ever() {
+    let message = "Job/a: 0 of 1 pods are Ready in pod set 0-0; a later step waits for them";
+    let pod = || super::build::pod_of(0, PodPhase::Running).condition("Ready", "False", "");
+    let all = ["Job/a:1", "Job/b:1"];
+    let runs = first_of(&all).with(pod()).settled(10);
+    let ceased = runs.clone().pod(0, |pod| pod.conditions[0].since = Some(at(200)));
+    let silent = runs.clone().pod(0, |pod| pod.conditions.clear());
+    let succeeds = runs.clone().spec(
+        "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+         {targetComponents: [a], waitForComponentsStatus: Succeeded}]}",
+    );
+    let last = created(first_of(&all).with(ready(0)).settled(10), 1).with(ready(1)).settled(11);
+    let last = last.pod(0, |it| *it = pod()).settled(12);
+    assert_eq!(runs.decide(309).requeue, Some(at(310)), "no event says that the warm-up is over");
+    let unhealthy = runs.settled(310).decide(310).status.conditions;
+    let unhealthy = condition::find(&unhealthy, condition::UNHEALTHY).unwrap();
+    let said = (unhealthy.reason.as_str(), unhealthy.message.as_str());
+    assert_eq!(said, ("InsufficientPodsReady", message));
+    let runs = || first_of(&all).with(pod()).settled(10);
+    check(vec![
+        ("warm-up", runs(), 309, "None"),
+        ("… and failure grace", runs(), 310, "Wait 370"),
+        ("… are over", runs(), 370, "Restart retryLimit 0 of 3"),
+        ("it was Ready, warm-up", ceased.clone(), 499, "None"),
+        ("… and failure grace", ceased, 500, "Wait 560"),
+        ("nothing is said of it", silent, 310, "Wait 370"),
+        ("the next step waits for success", succeeds, 5000, "None"),
+        ("no step waits", last, 5000, "None"),
+    ]);
 }
 
 #[test]
 fn what_else_is_waited_for_meanwhile_does_not_hide_it() {
     let pending = |pod: &mut Pod| pod.phase = PodPhase::Pending;
-    let failed = |pod: &mut Pod| *pod = failed(0).at(1001);
+    let failed = |pod: &mut Pod| *pod = failed(2).at(1001);
     let overdue = |pod: &mut Pod| (pod.terminating, pod.due_to_go) = (true, Some(at(10)));
     let unexpected = |world: World| {
-        world.object_of(0, |object| {
+        world.object_of(2, |object| {
             object.report.expected.insert(0, Expected::default());
         })
     };

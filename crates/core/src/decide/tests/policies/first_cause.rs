@@ -191,6 +191,15 @@ fn two() -> World {
 }
 
 #[test]
+fn a_failure_on_a_node_whose_clock_is_ahead_may_be_the_first_cause() {
+    let policy = "{rules: [{name: oom, action: Retry, onConditions: [OOMKilled]}], \
+                  defaultAction: Fail}";
+    let both = two().fails(0, OVER, "", 11).fails(1, OVER, "", 11).retry_policy("p", policy);
+    let ahead = both.pod(1, |pod| *pod = Pod { failed_by: Some(at(9)), ..pod.clone().at(69) });
+    assert_eq!(ahead.says_at(11), "Restart retryPolicy/p/oom#0 0 of 20");
+}
+
+#[test]
 fn the_first_cause_is_the_first_failed_pod_whichever_component_speaks_first() {
     let policy = "{rules: [{name: oom, action: Retry, antiAffinity: {mode: node}, \
                   onConditions: [OOMKilled]}], defaultAction: Fail}";

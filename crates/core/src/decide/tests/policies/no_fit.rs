@@ -202,10 +202,10 @@ fn the_workload_is_deactivated_once_everything_is_gone_and_never_before() {
 fn a_return_that_is_not_possible_keeps_the_quota() {
     let refused = WorkloadRead::Refused("forbidden".into());
     for (seen, want) in [
-        (refused, "Cannot return to the queue; the quota is kept: forbidden"),
+        (refused, "Cannot return to the queue; the quota stays reserved: forbidden"),
         (
             WorkloadRead::Absent,
-            "Cannot return to the queue; the quota is kept: Kueue has no Workload for it",
+            "Cannot return to the queue; the quota stays reserved: it has no Workload",
         ),
     ] {
         let mut world = returning(Phase::Resetting);

@@ -17,6 +17,7 @@ use crate::snapshot::{Expected, PodPhase, Presence};
 const BOTH: &str = "progress: {startWithin: 20m, stallAfter: 10m}";
 const STALL: &str = "progress: {stallAfter: 10m}";
 const START: &str = "progress: {startWithin: 20m}";
+const RESTART: &str = "Restart retryLimit 0 of 3";
 
 /// A Job of two pods that are ready since a second.
 fn ready(since: i64) -> World {
@@ -94,12 +95,34 @@ fn a_step_that_begins_has_no_deadline_of_a_hang() {
     let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
                  {targetComponents: [work], waitForComponentsStatus: Ready}, \
                  {targetComponents: [next], waitForComponentsStatus: Ready}]}";
-    let mut world = ready_of(&["Job/work:2", "Job/next:1"], 0).spec(&format!("{order}\n{START}"));
+    let mut world = ready_of(&["Job/work:2", "Job/next:1"], 0).spec(&format!("{order}\n{STALL}"));
     world.snapshot.components[1].presence = Presence::Absent;
     world.snapshot.status.component_status[1].uid = None;
-    let verdict = world.answered(FreshRead::Gone).ask(600).verdict;
+    let world = world.reports(0, step(100, 1));
+    let verdict = world.answered(FreshRead::Gone).ask(500).verdict;
     assert_eq!((verdict.action, verdict.create), (VerdictAction::Deploy, vec![1]));
     assert_eq!((verdict.reason, verdict.deadline), (None, None));
+}
+
+/// An initializer may report nothing.
+#[test]
+fn the_first_report_is_waited_for_once_the_pods_of_all_steps_run() {
+    let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [work], waitForComponentsStatus: Succeeded}]}";
+    let all = ready_of(&["Job/work:2", "Job/next:1"], 0).spec(&format!("{order}\n{BOTH}"));
+    let mut first = all.clone();
+    first.snapshot.components[1].presence = Presence::Absent;
+    first.snapshot.status.component_status[1].uid = None;
+    let mut all = all.with(super::build::ready(1));
+    let entry = all.snapshot.status.since.as_ref().unwrap().pod_sets[0].clone();
+    let (pod_set, since) = ("1-0".to_owned(), Time(at(6000)));
+    all = all.since(|stored| stored.pod_sets.push(PodSetSince { pod_set, since, ..entry }));
+    check(vec![
+        ("the first step reports nothing", first.clone(), 1_000_000, "None"),
+        ("… and does: it may hang", first.reports(0, step(100, 1)), 700, RESTART),
+        ("all steps have begun", all.clone(), 7199, "Wait 7200"),
+        ("… and nothing was reported in time", all, 7200, RESTART),
+    ]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::api::{AttemptOutcome, Phase, condition};
 use crate::decide::VerdictAction;
 use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead, Target};
-use crate::snapshot::{CreationFailure, Object, Pod, PodPhase, Presence, Undetermined};
+use crate::snapshot::{CreationFailure, Expected, Object, Pod, PodPhase, Presence, Undetermined};
 use crate::tuning::Period;
 
 const POLICY: &str = "failurePolicy: {rules: [{name: again, action: RecreateComponent}]}";
@@ -225,6 +225,66 @@ fn no_further_step_begins_while_a_component_of_an_earlier_one_is_away() {
     assert_eq!(running.decide(50).actions, [], "a runs, and is not Ready");
     let ready = running.pod(1, is_ready).settled(60);
     assert_eq!(ready.decide(60).actions, [Action::Create(2)]);
+}
+
+/// Jobs `ps` and, in the next step, `worker`: a node takes the pods of both, and the workers need the servers.
+#[test]
+fn a_component_waits_until_the_earlier_steps_are_as_far_again() {
+    let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [ps], waitForComponentsStatus: Ready}]}";
+    let world = running(&["Job/ps:1", "Job/worker:1"]).spec(&format!("{POLICY}\n{order}"));
+    let world = world.ready(0, 1).ready(1, 1).settled(2);
+    let failing = world.fails(0, "BackoffLimitExceeded", "", 20).settled(30);
+    let failing = failing.fails(1, "BackoffLimitExceeded", "", 20).settled(30);
+    let creates = |world: &World, second| {
+        let actions = world.decide(second).actions;
+        actions.into_iter().filter(|it| matches!(it, Action::Create(_))).collect::<Vec<_>>()
+    };
+    let refused = |world: &World| {
+        world.clone().component(1, |worker| {
+            worker.creation = Some(CreationFailure { fatal: false, message: "no".into() });
+        })
+    };
+    let worker_gone = gone(failing, 1, 40);
+    assert_eq!(creates(&worker_gone, 100), [], "ps is still there");
+    let both_gone = gone(worker_gone, 0, 110);
+    assert_eq!(creates(&both_gone, 110), [Action::Create(0)]);
+    assert_eq!(refused(&both_gone).says_at(111), "Deploy", "nobody tries to create the workers");
+    let object = Object { uid: "new-ps".into(), attempt: Some(0), ..Object::default() };
+    let there = both_gone.component(0, |ps| ps.presence = Presence::Present(object));
+    let runs = there.with(super::build::pod_of(0, PodPhase::Running)).settled(120);
+    let decision = runs.decide(121);
+    assert_eq!(decision.actions, [], "it runs, and is not Ready");
+    assert_eq!(decision.verdict.message, "Job/worker waits for Job/ps to be ready");
+    assert_eq!(runs.says_at(420), "Wait 480", "which has a limit");
+    let is_ready = |pod: &mut Pod| *pod = pod.clone().condition("Ready", "True", "");
+    let ready = runs.pod(0, is_ready).settled(140);
+    assert_eq!(creates(&ready, 140), [Action::Create(1)]);
+    assert_eq!(refused(&ready).says_at(199), "Deploy", "its creation has all its time");
+    assert_eq!(refused(&ready).says_at(200), "Restart retryLimit 2 of 3");
+}
+
+#[test]
+fn pods_are_not_ready_while_a_component_goes_that_expects_none() {
+    let world = going().object_of(1, |job| {
+        job.report.expected.insert(0, Expected::default()); // it failed by its indexes
+    });
+    let conditions = world.decide(31).status.conditions;
+    assert!(!condition::is_true(&conditions, condition::PODS_READY));
+}
+
+/// It was to be gone at second 20, ten seconds before its component is to go.
+#[test]
+fn a_pod_that_was_to_go_before_its_component_is_forced_before_it() {
+    let world = stuck(600).pod(1, |pod| (pod.terminating, pod.due_to_go) = (true, Some(at(20))));
+    let world = world.settled(40);
+    let forced = Action::ForceDeletePod { name: "b-0".into(), uid: "pod-b-0".into() };
+    let early = world.decide(619);
+    assert_eq!((early.actions.contains(&forced), early.requeue), (false, Some(at(620))));
+    let world = world.settled(620);
+    assert!(world.decide(620).actions.contains(&forced));
+    let held = world.pod(1, |pod| pod.held_by_finalizers = true);
+    assert!(!held.decide(620).actions.contains(&forced), "force can do no more");
 }
 
 /// The component is to go since second 30, and is force-deleted after so many seconds.

@@ -50,6 +50,10 @@ fn the_clock_of_a_node_that_runs_ahead_leads_to_no_write_at_each_look() {
         since.pod_sets[0].replaced_until.as_ref().map(|time| time.0)
     };
     assert_eq!((until(&world), until(&world.settled(300))), (None, Some(at(300))));
+    // the API server knows that it had failed
+    let known = |pod: Pod| Pod { failed_by: Some(at(21)), ..pod };
+    let world = running(&["Job/work:2"]).with(known(failed(0).at(300))).ready(0, 2);
+    assert_eq!(until(&world.backoff(0, 6, 1).settled(30)), Some(at(21)));
 }
 
 #[test]

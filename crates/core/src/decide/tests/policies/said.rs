@@ -63,7 +63,7 @@ fn a_pod_that_goes_hides_no_failed_one() {
     let decision = world.clone().answered(FreshRead::Gone).ask(60);
     assert_eq!(unhealthy(&decision)[1], "StuckTerminating");
     assert!(
-        unhealthy(&decision)[2].contains("code 1 (Error); pod work-1 did not end"),
+        unhealthy(&decision)[2].contains("code 1 (Error); pod work-1 is still Terminating"),
         "{decision:?}"
     );
     check(vec![
@@ -120,7 +120,11 @@ fn a_failure_without_a_container_says_what_is_wrong() {
     let slow =
         running(&["Job/work:1"]).with(Pod { phase: PodPhase::Pending, ..ready(0) }).settled(2);
     for (world, reason, message) in [
-        (stuck, "StuckTerminating", "the pod did not end in time after its deletion"),
+        (
+            stuck,
+            "StuckTerminating",
+            "the pod is still Terminating after forcefulDeletionGracePeriod",
+        ),
         (slow, "InsufficientPodsReady", "Job/work: 0 of 1 pods are running in pod set 0-0"),
     ] {
         let decision = world.answered(FreshRead::Pods).ask(3000);

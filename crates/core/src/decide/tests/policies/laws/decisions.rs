@@ -157,6 +157,20 @@ proptest! {
     }
 
     #[test]
+    fn nothing_is_created_before_the_earlier_steps_are_far_enough(
+        world in prop_oneof![worlds(&[Phase::Running]), orderly()], second in 0_i64..2000,
+    ) {
+        let steps = world.snapshot.policies.steps.clone();
+        let decision = world.decide(second);
+        for action in &decision.actions {
+            let Action::Create(index) = action else { continue };
+            for earlier in (0..3).filter(|one| steps.step(*one) < steps.step(*index)) {
+                prop_assert!(has_reached(&world, &decision, earlier), "{} before {}", index, earlier);
+            }
+        }
+    }
+
+    #[test]
     fn resuming_creates_the_first_step_alone(world in worlds(&[Phase::Resuming]), second in 0_i64..50) {
         for action in world.decide(second).actions {
             if let Action::Create(index) = action {
