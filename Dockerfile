@@ -3,7 +3,9 @@
 # scripts/static-binary puts it for each platform.
 ARG BINARY=build
 
-FROM rust:1.95-alpine AS build
+FROM rust:1.95.0-alpine AS build
+# that of the image, without the components that rust-toolchain.toml names: rustup downloads nothing
+ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN apk add --no-cache musl-dev
 WORKDIR /src
 COPY . .

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use appwrapper::config::Config;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// What differs between the manifests and the chart's templates. Each text must be found somewhere.
-const REPLACED: [(&str, &str); 13] = [
+const REPLACED: [(&str, &str); 14] = [
     ("namespace: appwrapper-system", "namespace: {{ .Release.Namespace }}"),
     (".appwrapper-system.svc", ".{{ .Release.Namespace }}.svc"),
     ("namespaces: [appwrapper-system]", "namespaces: [\"{{ .Release.Namespace }}\"]"),
@@ -50,6 +51,14 @@ const REPLACED: [(&str, &str); 13] = [
         "resourceNames: [{{ ((.Values.configuration).leaderElection).name \
          | default \"appwrapper-controller\" | quote }}]",
     ),
+    // a change of what is read only at startup restarts the pods
+    (
+        "  template:\n    metadata:\n      labels:\n",
+        "  template:\n    metadata:\n      annotations:\n        \
+         checksum/startup-configuration: {{ pick (.Values.configuration | default dict) \
+         \"webhook\" \"progressServer\" \"metrics\" \"health\" \"leaderElection\" \
+         | toJson | sha256sum | quote }}\n      labels:\n",
+    ),
 ];
 
 /// The role whose rules are made from the registry of kinds.
@@ -57,6 +66,12 @@ const ROLE: &str = "config/rbac/wrapped-kinds.yaml";
 
 /// The folders whose files are in the chart where a value says so.
 const OPTIONAL: [&str; 4] = ["history", "logs", "progress", "prometheus"];
+
+/// The folder whose files are in the chart unless the configuration says that there is no webhook.
+const WEBHOOK: &str = "webhook";
+
+/// Where the webhook is not turned off: `enabled` is true if it is left out.
+const HAS_WEBHOOK: &str = "ne (((.Values.configuration).webhook).enabled | toString) \"false\"";
 
 /// Helm makes the namespace.
 const LEFT_OUT: &str = "manager/namespace.yaml";
@@ -111,8 +126,8 @@ fn chart() -> BTreeMap<String, String> {
             *found |= text.contains(from);
             text = text.replace(from, to);
         }
-        if let Some(value) = OPTIONAL.iter().find(|value| name.starts_with(&format!("{value}/"))) {
-            text = format!("{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n");
+        if let Some(condition) = condition(&name) {
+            text = format!("{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n");
         }
         made.insert(format!("templates/{}", name.replace('/', "-")), text);
     }
@@ -120,6 +135,15 @@ fn chart() -> BTreeMap<String, String> {
         assert!(found, "no manifest has {from:?} any more");
     }
     made
+}
+
+/// When a file is in the chart, as Helm says it; none: always.
+fn condition(name: &str) -> Option<String> {
+    let (folder, _) = name.split_once('/')?;
+    if folder == WEBHOOK {
+        return Some(HAS_WEBHOOK.to_owned());
+    }
+    OPTIONAL.contains(&folder).then(|| format!(".Values.{folder}"))
 }
 
 /// Braces that are not for Helm.
@@ -240,6 +264,69 @@ fn a_port_of_the_chart_is_that_of_its_configuration() {
             assert_eq!(text.matches(&address).count(), 1, "{path}: {server}");
         }
     }
+}
+
+/// The API server denies whatever it cannot ask the webhook about.
+#[test]
+fn without_a_webhook_the_chart_has_no_configuration_of_it() {
+    let made = chart();
+    for (path, kind) in [
+        ("configurations", "kind: MutatingWebhookConfiguration\n"),
+        ("configurations", "kind: ValidatingWebhookConfiguration\n"),
+        ("service", "kind: Service\n"),
+    ] {
+        let text = &made[&format!("templates/webhook-{path}.yaml")];
+        let start = format!("{{{{- if {HAS_WEBHOOK} }}}}\n");
+        assert!(text.starts_with(&start) && text.ends_with("\n{{- end }}\n"), "{path}: {text}");
+        assert!(text.contains(kind), "{path}: {kind}");
+    }
+}
+
+#[test]
+fn a_change_that_needs_a_restart_changes_the_pod_template() {
+    let other = "{webhook: {enabled: false}, progressServer: {enabled: true}, \
+        metrics: {secure: false}, health: {address: '127.0.0.1:1'}, \
+        leaderElection: {enabled: false}}";
+    let other = Config::parse(other).expect("it is valid");
+    let sections = other.needs_restart(&Config::default());
+    assert_eq!(sections.len(), 5, "{sections:?}");
+    let text = &chart()["templates/manager-deployment.yaml"];
+    let start = "checksum/startup-configuration: ";
+    let sum = text.lines().find(|line| line.trim_start().starts_with(start));
+    let sum = sum.expect("an annotation");
+    for section in sections {
+        assert!(sum.contains(&format!("\"{section}\"")), "{section}: {sum}");
+    }
+}
+
+/// The CA certificate stays the same when the webhook's certificate is renewed.
+#[test]
+fn cert_manager_signs_the_certificate_with_a_ca_of_its_own() {
+    let text = read(&root().join("config/cert-manager/certificate.yaml"));
+    let all: Vec<Value> = text
+        .split("\n---\n")
+        .map(|object| serde_saphyr::from_str(object).expect("a manifest is YAML"))
+        .collect();
+    let named = |kind: &str, name: &Value| {
+        let mut found = all.iter();
+        let found = found.find(|it| it["kind"] == kind && it["metadata"]["name"] == *name);
+        found.unwrap_or_else(|| panic!("{kind} {name}"))
+    };
+    let certificate = named("Certificate", &Value::from("appwrapper-webhook"));
+    let issuer = named("Issuer", &certificate["spec"]["issuerRef"]["name"]);
+    let secret = &issuer["spec"]["ca"]["secretName"];
+    let authority = all.iter().find(|it| it["spec"]["isCA"] == true).expect("a CA");
+    assert!(secret.is_string() && authority["spec"]["secretName"] == *secret, "{secret}");
+    // so that the next CA certificate is valid for what the last one has signed
+    assert_eq!(authority["spec"]["privateKey"]["rotationPolicy"], "Never");
+    named("Issuer", &authority["spec"]["issuerRef"]["name"]);
+}
+
+/// No selector matches pods with `hostNetwork`.
+#[test]
+fn pods_of_every_network_reach_the_progress_server() {
+    let rules = &manifest("config/progress/network-policy.yaml")["spec"]["ingress"];
+    assert!(each(rules, "from").iter().all(Value::is_null), "{rules}");
 }
 
 /// `OpenShift` chooses the user of a pod, and denies one that names another.

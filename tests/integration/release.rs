@@ -307,9 +307,37 @@ fn the_bill_of_materials_lists_what_the_binary_is_made_of() {
     }
 }
 
+/// Whoever can move the tag cannot change what the signed chart installs.
+#[test]
+fn the_released_chart_names_the_image_by_its_digest() {
+    let mut all = workflows().into_iter();
+    let (_, workflow) = all.find(|(name, _)| name.ends_with("/release.yml")).expect("it is there");
+    let jobs = &workflow["jobs"];
+    assert_eq!(jobs["image"]["outputs"]["digest"], "${{ steps.image.outputs.digest }}");
+    let steps = jobs["chart"]["steps"].as_array().expect("steps");
+    let line = |step: &Value| step["run"].as_str().unwrap_or_default().to_owned();
+    let step = steps.iter().find(|step| line(step).starts_with("scripts/chart "));
+    let step = step.expect("it packages the chart");
+    assert!(line(step).ends_with("@$DIGEST\""), "{step}");
+    assert_eq!(step["env"]["DIGEST"], "${{ needs.image.outputs.digest }}");
+}
+
+/// With another one, rustup would download the toolchain while the image is built.
+#[test]
+fn the_image_is_built_with_the_pinned_toolchain() {
+    let pinned = read(&root().join("rust-toolchain.toml"));
+    let version = pinned.split('"').nth(1).expect("the channel");
+    let dockerfile = read(&root().join("Dockerfile"));
+    for want in
+        [format!("FROM rust:{version}-alpine "), format!("ENV RUSTUP_TOOLCHAIN={version}\n")]
+    {
+        assert!(dockerfile.contains(&want), "{want}");
+    }
+}
+
 #[test]
 fn the_chart_is_packaged_with_its_version_and_image() {
-    let image = format!("registry.example/team/appwrapper:{VERSION}");
+    let image = format!("registry.example/team/appwrapper:{VERSION}@{DIGEST}");
     let archives = ["first", "second"].map(|name| {
         let out = empty(&format!("chart-{name}"));
         let (code, printed, said) = run(script(root(), "scripts/chart").arg(&out).arg(&image));
