@@ -1,5 +1,7 @@
 //! Connecting to a cluster.
 
+mod proxy;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,21 +17,25 @@ use crate::election::{LeaderWrites, Leadership};
 use crate::metrics::Metrics;
 use crate::observe::live;
 use crate::telemetry;
+use proxy::{ProxySettings, own_proxy};
 
 /// The longest silence on a connection that is waited on. A watch sends something about every minute, if only a bookmark, and
 /// the API server leaves out one now and then: a watch that is silent for longer is broken. Other calls of the controller end earlier
 /// ([`client::Limits`]).
 const ANSWER_WITHIN: Duration = Duration::from_mins(3);
 
-/// A client that does not retry by itself: what is tried again, and when, is decided by the controller.
+/// The client of a command: as with kubectl, a request that the API server refuses for now is sent again when it asks for that.
 ///
 /// # Errors
 /// Where there is no usable kubeconfig.
 pub async fn connect(args: &ClusterArgs) -> Result<Client, Error> {
-    Client::try_from(config(args).await?).map_err(|error| no_client(&error))
+    let config = config(args).await?;
+    let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
+    Ok(builder.with_layer(&client::SendAgain).build())
 }
 
-/// The same of settings that were read before, with every call counted and limited in time.
+/// A client of settings that were read before, with every call counted and limited in time. It does not retry by itself:
+/// what is tried again, and when, is decided by the controller.
 ///
 /// # Errors
 /// Where no client can be made of them.
@@ -69,10 +75,11 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
         Some(path) => Kubeconfig::read_from(path).map(without_empty),
         None => merged(&paths()),
     };
-    let mut contexts = vec![];
+    let (mut contexts, mut own) = (vec![], None);
     let read = match file {
         Ok(file) => {
             contexts = file.contexts.iter().map(|context| context.name.clone()).collect();
+            own = own_proxy(&file, args.context.as_deref());
             Config::from_custom_kubeconfig(file, &options).await
         }
         Err(error) => Err(error),
@@ -87,6 +94,7 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
         Origin::Default
     };
     let place = place(args.kubeconfig.as_deref(), origin);
+    let is_of_file = read.is_ok();
     let mut config = match read {
         Ok(config) => config,
         // what the command line names is wrong
@@ -107,6 +115,11 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     };
     if !is_given {
         config.apply_debug_overrides();
+    }
+    if is_of_file {
+        // kube-client 5 looks in NO_PROXY for the proxy, not for the server
+        let settings = ProxySettings::of_environment();
+        config.proxy_url = settings.proxy(&config.cluster_url, own.as_deref());
     }
     prepare(&mut config);
     // a program connects to one cluster
@@ -137,9 +150,13 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
     }
 }
 
-/// client-go writes an empty current context where there is none.
+/// client-go writes an empty current context where there is none, and takes an empty namespace for none.
 fn without_empty(mut file: Kubeconfig) -> Kubeconfig {
-    file.current_context = file.current_context.filter(|name| !name.is_empty());
+    let named = |name: Option<String>| name.filter(|name| !name.is_empty());
+    file.current_context = named(file.current_context);
+    for context in file.contexts.iter_mut().filter_map(|context| context.context.as_mut()) {
+        context.namespace = named(context.namespace.take());
+    }
     file
 }
 
@@ -204,6 +221,7 @@ fn no_cluster(error: &KubeconfigError, origin: Origin, place: &str, contexts: &[
             format!("no cluster: cannot read {}{from}: {source}{advice}", path.display())
         }
         KubeconfigError::FindPath => format!("no cluster: {error}{advice}"),
+        KubeconfigError::ParseNoProxy(cause) => format!("no cluster: NO_PROXY: {cause}"),
         other => format!("no cluster: kubeconfig {place}{from}: {other}"),
     }
 }
@@ -342,6 +360,13 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_no_proxy_is_no_fault_of_the_kubeconfig() {
+        let error = KubeconfigError::ParseNoProxy(kube::config::NoProxyError::EmptyValue);
+        let said = no_cluster(&error, Origin::Default, "/kc", &[]);
+        assert_eq!(said, "no cluster: NO_PROXY: comma-separated value is empty");
+    }
+
+    #[test]
     fn only_without_a_kubeconfig_a_pod_uses_its_own_cluster() {
         let unread = |kind: ErrorKind| KubeconfigError::ReadConfig(kind.into(), "/kc".into());
         let contexts = ["a".to_owned()];
@@ -375,6 +400,11 @@ mod tests {
         let names: Vec<&str> = all.contexts.iter().map(|context| context.name.as_str()).collect();
         assert_eq!((&names[..], all.current_context.as_deref()), (&["a", "b"][..], Some("b")));
         assert_eq!(merged(std::slice::from_ref(&first)).unwrap().current_context, None);
+        let unnamed = "contexts: [{name: a, context: {cluster: a, user: u, namespace: \"\"}}]";
+        std::fs::write(&first, unnamed).unwrap();
+        let all = merged(std::slice::from_ref(&first)).unwrap();
+        let context = all.contexts[0].context.as_ref().unwrap();
+        assert_eq!(context.namespace, None, "it is default");
         let error = merged(&[first, wrong]).unwrap_err();
         assert!(matches!(error, KubeconfigError::Parse(_)), "{error}");
         let error = merged(&[missing.clone(), other]).unwrap_err();

@@ -122,7 +122,7 @@ enum Command {
     Simulate(simulate::Args),
     /// Check AppWrappers and RetryPolicies in files, without a cluster
     Validate(validate::Args),
-    /// Make one AppWrapper of ordinary manifests: a Job, a ConfigMap, a Service
+    /// Wrap ordinary manifests in one AppWrapper: a Job, a ConfigMap, a Service
     ///
     /// The AppWrapper is validated as `validate` does, and printed. It gets the namespace and the queue
     /// of the manifests. What a cluster added to an object, such as its UID and its status, is left out.
@@ -510,6 +510,17 @@ mod tests {
         ] {
             parse(arguments).unwrap();
         }
+    }
+
+    #[test]
+    fn all_namespaces_may_be_asked_for_beside_one() {
+        for command in ["list", "report", "history", "web"] {
+            for flags in [["-A", "-nx"], ["-nx", "-A"]] {
+                let words = ["appwrapper", command].into_iter().chain(flags);
+                Cli::try_parse_from(words).unwrap();
+            }
+        }
+        assert!(Cli::try_parse_from(["appwrapper", "web", "-A", "-f", "x"]).is_err());
     }
 
     #[test]

@@ -83,6 +83,13 @@ impl Page {
         self.0.push(Shown::plain(text));
     }
 
+    /// Adds a line whose tabs stay.
+    pub fn line_with_tabs(&mut self, text: &str) {
+        let pieces: Vec<_> = text.split('\t').map(printable::escape).collect();
+        let safe = pieces.join("\t");
+        self.0.push(Shown(truncate_chars(&safe, LINE_CHARS_MAX).into_owned()));
+    }
+
     /// Adds a line of pieces.
     pub fn spans(&mut self, spans: &[Span], colours: bool) {
         self.0.push(Shown::spans(spans, colours));

@@ -395,7 +395,7 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
     run(&["why", "../pods/x"]).with(2, &["must be a name"]);
     run(&["wait", "aw", "--for=Ready"]).with(2, &["must be deleted or a phase", "Running"]);
     run(&["wait", "aw", "--for=Running", "--timeout=5 days"]).with(2, &["is not a duration"]);
-    run(&["list", "-A", "-n", "x"]).with(2, &["cannot be used with"]);
+    run(&["web", "-A", "-f", "x"]).with(2, &["cannot be used with"]);
     let folder = std::env::temp_dir().join(format!("appwrapper-reach-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let nowhere = folder.join("kubeconfig");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Preconditions};
 use serde::Serialize;
+use tokio::time::MissedTickBehavior;
 
 use super::super::configuration::ControllerConfig;
 use super::super::explain::live::around;
@@ -28,7 +29,7 @@ const NAMED_MAX: usize = 5;
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     target: Target,
-    /// Maximum time to wait, such as 90s or 1h30m; by default without limit. The deletion itself goes on
+    /// Maximum time to wait, such as 90s or 1h30m; by default without limit. The deletion continues
     #[arg(long, value_name = "DURATION", conflicts_with = "no_wait")]
     timeout: Option<Period>,
     /// Do not wait until it is gone
@@ -117,6 +118,8 @@ impl Waiting {
     async fn until_gone(&mut self, place: &Place) -> Result<(), Error> {
         let mut sights = Sights::of(place, &self.last);
         let mut looks = tokio::time::interval(LOOK);
+        // a look that takes longer is not followed by another at once
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         looks.reset();
         loop {
             tokio::select! {

@@ -169,7 +169,7 @@ async fn nodes(
 
 /// Its Workloads, where Kueue is installed and they may be read.
 async fn workloads(place: &Place, uid: &str, notes: &mut Vec<String>) -> Vec<(KindKey, RawObject)> {
-    match place.listed_workloads().await {
+    match place.listed_workloads(uid).await {
         Ok(None) => vec![],
         Ok(Some((resource, all))) => {
             let key = kind(&resource.api_version, &resource.kind);
@@ -213,8 +213,8 @@ fn list(exported: Exported, now: Timestamp) -> Result<Value, Error> {
 }
 
 /// Leaves out what no decision needs and what may be secret: values of environment variables, the parameters of Ray's
-/// processes, the data of `Secret`s and `ConfigMap`s, here and in the templates of components; who wrote which field;
-/// of nodes, all but what a decision reads.
+/// processes and its credentials for Redis, the data of `Secret`s and `ConfigMap`s, here and in the templates of
+/// components; who wrote which field; of nodes, all but what a decision reads.
 fn leave_out(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -228,6 +228,8 @@ fn leave_out(value: &mut Value) {
                     // YAML texts that can hold environment variables, and parameters that can hold a password
                     "runtimeEnvYAML" | "serveConfigV2" => *field = json!(LEFT_OUT),
                     "rayStartParams" => blank(field),
+                    // of gcsFaultToleranceOptions
+                    "redisUsername" | "redisPassword" => hide_value(field),
                     "status" if is_node => keep(field, &["allocatable", "conditions"]),
                     "metadata" if is_node => keep(field, &["name", "uid", "labels"]),
                     "metadata" => lighten(field),
@@ -262,12 +264,17 @@ fn blank(data: &mut Value) {
 fn hide_values(env: &mut Value) {
     blank(env);
     for variable in env.as_array_mut().into_iter().flatten() {
-        if variable.is_string() {
-            *variable = json!(LEFT_OUT);
-        } else if let Some(value) = variable.get_mut("value") {
-            *value = json!(LEFT_OUT);
-        }
+        hide_value(variable);
         leave_out(variable);
+    }
+}
+
+/// Hides a text, or the `value` of an object, which may also name a Secret.
+fn hide_value(field: &mut Value) {
+    if field.is_string() {
+        *field = json!(LEFT_OUT);
+    } else if let Some(value) = field.get_mut("value") {
+        *value = json!(LEFT_OUT);
     }
 }
 
@@ -292,9 +299,15 @@ mod tests {
         });
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
             "data": {"key": "s3cret"}, "stringData": {"key": "s3cret"}});
+        let from = json!({"secretKeyRef": {"name": "redis", "key": "password"}});
+        let redis = json!({"redisAddress": "redis:6379", "redisUsername": {"value": "s3cret"},
+            "redisPassword": {"value": "s3cret", "valueFrom": from}});
         let ray = json!({"kind": "RayJob", "spec": {
             "runtimeEnvYAML": "env_vars: {TOKEN: s3cret}", "serveConfigV2": "s3cret",
-            "rayClusterSpec": {"headGroupSpec": {"rayStartParams": {"redis-password": "s3cret"}}},
+            "rayClusterSpec": {
+                "gcsFaultToleranceOptions": redis,
+                "headGroupSpec": {"rayStartParams": {"redis-password": "s3cret"}},
+            },
         }});
         let other = json!({"kind": "Other", "spec": {
             "a": {"env": {"TOKEN": "s3cret"}}, "b": [{"envVars": {"TOKEN": "s3cret"}}],
@@ -322,6 +335,10 @@ mod tests {
         assert_eq!(env[0], json!({"name": "TOKEN", "value": LEFT_OUT}));
         let secret = &list["items"][0]["spec"]["components"][0]["template"];
         assert_eq!(secret["data"], json!({"key": LEFT_OUT}));
+        let ray = &list["items"][0]["spec"]["components"][2]["template"]["spec"]["rayClusterSpec"];
+        let redis = &ray["gcsFaultToleranceOptions"];
+        assert_eq!(redis["redisAddress"], "redis:6379");
+        assert_eq!(redis["redisPassword"], json!({"value": LEFT_OUT, "valueFrom": from}));
     }
 
     #[tokio::test]

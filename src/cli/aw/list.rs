@@ -1,5 +1,7 @@
 //! `appwrapper list`: one line for each AppWrapper.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
@@ -17,18 +19,20 @@ use crate::api::{AppWrapperStatus, Phase, condition, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
-use crate::printable::truncate_chars;
+use crate::printable::{escape, truncate_chars};
 
 /// The most characters of what an AppWrapper waits for, in a table.
 const STATE_CHARS_MAX: usize = 70;
+/// The most characters of the name of a resource, in a title.
+const RESOURCE_CHARS_MAX: usize = 40;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Namespace; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
     namespace: Option<String>,
-    /// List AppWrappers in all namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    /// List AppWrappers in all namespaces; overrides --namespace
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// Label selector, such as team=vision
     #[arg(short = 'l', long, value_name = "LABELS")]
@@ -47,7 +51,7 @@ struct Listed {
 }
 
 /// What is said of an AppWrapper.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Item {
     namespace: String,
@@ -59,6 +63,9 @@ pub(in crate::cli) struct Item {
     restarts: i32,
     uncounted_restarts: i32,
     quota_reserved: bool,
+    /// Extended resources that its pods request, such as GPUs, while it holds quota.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    reserved: BTreeMap<String, f64>,
     created: Option<Timestamp>,
     /// Its pods are running, or what it waits for.
     state: String,
@@ -142,6 +149,7 @@ fn item_with(seen: &RawObject, state_chars_max: usize, now: Timestamp) -> Item {
                 &wrapper.status.conditions,
                 condition::QUOTA_RESERVED,
             ),
+            reserved: reserved(&wrapper),
             retry_after: wrapper
                 .status
                 .retry_after
@@ -153,6 +161,15 @@ fn item_with(seen: &RawObject, state_chars_max: usize, now: Timestamp) -> Item {
         },
         Err(flaw) => Item { state: format!("cannot be read: {flaw}"), ..named },
     }
+}
+
+/// The extended resources, which have a domain in their name, of one that holds quota: see [`Item::holds_quota`].
+fn reserved(wrapper: &Wrapper) -> BTreeMap<String, f64> {
+    let has_quota = condition::is_true(&wrapper.status.conditions, condition::QUOTA_RESERVED);
+    if !has_quota || wrapper.queue.is_none() {
+        return BTreeMap::new();
+    }
+    wrapper.requested().into_iter().filter(|(name, _)| name.contains('/')).collect()
 }
 
 /// Whether its phase is none that this version knows, or cannot be true.
@@ -178,7 +195,8 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     match status.phase {
         Phase::Empty => "waiting for the controller".to_owned(),
         Phase::Resetting if is_deleting(status) && is_being_suspended(wrapper) => {
-            "being suspended; waiting until its resources are deleted".to_owned()
+            let waits = deletion(status, "waiting until its resources are deleted");
+            format!("being suspended; {waits}")
         }
         Phase::Suspended | Phase::Resetting if wrapper.is_inactive() => {
             "suspended by its annotation active".to_owned()
@@ -194,18 +212,20 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
             unhealthy(wrapper).unwrap_or_else(|| "creating its components".to_owned())
         }
         Phase::Running => running(wrapper),
+        Phase::Resetting if is_deleting(status) => {
+            deletion(status, "waiting until resources of its last attempt are deleted")
+        }
         Phase::Resetting => match &status.retry_after {
             Some(after) if after.0 > now => {
                 format!("restarting in {}", words::rounded(after.0.as_second() - now.as_second()))
             }
-            Some(_) | None if !is_deleting(status) => "pausing before its next attempt".to_owned(),
-            Some(_) | None => "waiting until resources of its last attempt are deleted".to_owned(),
+            Some(_) | None => "pausing before its next attempt".to_owned(),
         },
         Phase::Terminating if is_kept_by_others(wrapper) => {
             format!("waiting for finalizers: {}", wrapper.finalizers.join(", "))
         }
         Phase::Suspending | Phase::Terminating => {
-            "waiting until all its resources are deleted".to_owned()
+            deletion(status, "waiting until all its resources are deleted")
         }
         Phase::Succeeded => NOTHING.to_owned(),
         Phase::Failed => failed(wrapper),
@@ -235,12 +255,21 @@ fn is_deleting(status: &AppWrapperStatus) -> bool {
     status.phase == Phase::Resetting && !is_gone
 }
 
+/// What it waits for while its resources are deleted: what blocks the deletion, once the controller has named it.
+fn deletion(status: &AppWrapperStatus, otherwise: &str) -> String {
+    let found = condition::find(&status.conditions, condition::DELETING_RESOURCES);
+    let message = found.filter(|found| found.status == "True").map(|found| found.message.as_str());
+    match message.and_then(|message| message.strip_prefix("Waiting for ")) {
+        Some(blockers) => format!("waiting for the deletion of {blockers}"),
+        None => otherwise.to_owned(),
+    }
+}
+
 /// Whether it begins its next attempt when the pause before it is over, as [`state`] has it.
 fn restarts_by_itself(wrapper: &Wrapper) -> bool {
     let status = &wrapper.status;
     let is_requeued = status.requeue.is_some();
-    let is_going = wrapper.spec.suspend && is_deleting(status);
-    wrapper.is_ours() && !wrapper.is_inactive() && !is_requeued && !is_going
+    wrapper.is_ours() && !wrapper.is_inactive() && !is_requeued && !is_deleting(status)
 }
 
 /// It is being suspended, by its user or by Kueue.
@@ -334,14 +363,27 @@ fn failed(wrapper: &Wrapper) -> String {
 
 const TITLES: [&str; 8] =
     ["NAMESPACE", "NAME", "PHASE", "QUEUE", "RESTARTS", "QUOTA", "STATE", "AGE"];
+/// Before which of them the column of an extended resource is.
+const RESOURCE_AT: usize = 6;
+
+/// The extended resource of which the most AppWrappers hold quota; the first by name of several.
+fn most_held(items: &[Item]) -> Option<&str> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in items.iter().flat_map(|item| item.reserved.keys()) {
+        *counts.entry(name.as_str()).or_default() += 1;
+    }
+    let held = counts.into_iter().min_by_key(|(name, count)| (Reverse(*count), *name));
+    held.map(|(name, _)| name)
+}
 
 fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> Page {
     let first = usize::from(!namespaces);
+    let resource = most_held(items);
     let rows: Vec<Row> = items
         .iter()
         .map(|item| {
             let dash = || NOTHING.to_owned();
-            let cells = [
+            let mut cells = vec![
                 item.namespace.clone(),
                 item.name.clone(),
                 item.phase.map_or("(unreadable)", words::phase).to_owned(),
@@ -351,10 +393,19 @@ fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> Page
                 item.state.clone(),
                 words::age(item.created, now),
             ];
+            if let Some(resource) = resource {
+                let held = item.reserved.get(resource);
+                cells.insert(RESOURCE_AT, held.map_or_else(dash, f64::to_string));
+            }
             (cells[first..].to_vec(), item.phase.and_then(words::colour))
         })
         .collect();
-    table((&TITLES[first..], None), &rows, GAP, colours)
+    let title = resource.map(|name| truncate_chars(&escape(name), RESOURCE_CHARS_MAX).into_owned());
+    let mut titles = TITLES.to_vec();
+    if let Some(title) = &title {
+        titles.insert(RESOURCE_AT, title);
+    }
+    table((&titles[first..], None), &rows, GAP, colours)
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ fn text(logs: &[Log], several: bool) -> Page {
         for line in log.text.lines() {
             let prefix =
                 if several { format!("[{}/{}] ", log.pod, log.container) } else { String::new() };
-            page.line(&format!("{prefix}{}", truncate_chars(line, LINE_CHARS_MAX)));
+            page.line_with_tabs(&format!("{prefix}{}", truncate_chars(line, LINE_CHARS_MAX)));
         }
     }
     page
@@ -283,6 +283,8 @@ mod tests {
             "[a/main] one\n[a/main] \\u{1b}[2Jtwo\n[b/main] three\n"
         );
         assert_eq!(text(&logs[..1], false).to_string(), "one\n\\u{1b}[2Jtwo\n");
+        let table = log("a", "step\tloss\r\n1\t\t0.5\x07\n");
+        assert_eq!(text(&[table], false).to_string(), "step\tloss\n1\t\t0.5\\u{7}\n");
         assert_eq!(last_lines("a\nb\nc", 2), "b\nc");
         assert_eq!(cut(&logs[0]), "a/main: only the last 1 MiB of these lines is read");
     }

@@ -25,7 +25,7 @@ use crate::observe::nodes::{self, Marks};
 use crate::observe::raw_object::RawObject;
 use crate::observe::suspicions::Stored;
 use crate::snapshot::place::Site;
-use crate::suspicion::{Known, score, suspects};
+use crate::suspicion::{Known, is_suspect, score, suspects, suspects_max};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -124,7 +124,14 @@ fn listed(
     let known = stored.iter().filter_map(|(node, stored)| {
         Some(Known { node, uid: uids.get(node.as_str())?, record: &stored.record })
     });
-    let suspects = suspects(known, sites.len(), now, settings);
+    let known: Vec<Known<'_>> = known.collect();
+    let suspects = suspects(known.iter().copied(), sites.len(), now, settings);
+    let reach = |one: &&Known<'_>| {
+        let is_of_it = one.record.node_uid == one.uid;
+        is_of_it && is_suspect(score(one.record, now, settings), settings)
+    };
+    let reaching = known.iter().filter(reach).count();
+    notes.extend(too_many(reaching.saturating_sub(suspects.len()), sites.len()));
     let item = |(node, stored): (&String, &Stored)| {
         let suspect = suspects.iter().any(|one| one.node == *node);
         Item {
@@ -141,6 +148,17 @@ fn listed(
     Listed { threshold: settings.threshold, items, notes }
 }
 
+/// That more nodes reach the threshold than may be suspect, where there are more.
+fn too_many(over: usize, nodes: usize) -> Option<String> {
+    let more = match over {
+        0 => return None,
+        1 => "1 more node reaches".to_owned(),
+        over => format!("{over} more nodes reach"),
+    };
+    let most = suspects_max(nodes);
+    Some(format!("{more} the threshold; of {nodes} nodes, at most {most} can be suspect"))
+}
+
 const fn effect(suspect: bool, settings: &Settings, monitor_nodes: bool) -> Effect {
     match settings.effect {
         _ if !suspect || !monitor_nodes => Effect::None,
@@ -154,7 +172,8 @@ const TITLES: [&str; 6] = ["NODE", "SCORE", "EVIDENCE", "LAST", "EXPIRES", "EFFE
 
 fn text(listed: &Listed, now: Timestamp, colours: bool) -> Page {
     let row = |item: &Item| -> Row {
-        let last = item.evidence.iter().map(|one| one.time.0).max();
+        let standing = item.evidence.iter().filter(|one| !one.withdrawn);
+        let last = standing.map(|one| one.time.0).max();
         let expires = item.expires_at.map(|at| at.as_second().saturating_sub(now.as_second()));
         let effect = match item.effect {
             Effect::None => NOTHING,
@@ -239,6 +258,31 @@ mod tests {
         node-1   149 of 100   3 NodeLost (1 withdrawn)   30m ago    34d       Prefer
         node-0   19 of 100    1 Container                120m ago   34d       -
         ");
+    }
+
+    #[test]
+    fn nodes_beyond_the_limit_are_counted_in_a_note() {
+        let of_lost = |uid: &str, second: i64| seen("NodeLost", uid, "m", second);
+        let lost = [of_lost("a", 0), of_lost("b", 3600), of_lost("e", 5400)];
+        let objects = [object("node-0", &lost), object("node-1", &lost)];
+        let listed = listed(&objects, Ok(two()), &Config::default(), None, at(7200));
+        let suspects: Vec<bool> = listed.items.iter().map(|item| item.suspect).collect();
+        assert_eq!(suspects, [true, false]);
+        let want = "1 more node reaches the threshold; of 2 nodes, at most 1 can be suspect";
+        assert_eq!(listed.notes, [want]);
+        let want = "2 more nodes reach the threshold; of 40 nodes, at most 2 can be suspect";
+        assert_eq!(too_many(2, 40).as_deref(), Some(want));
+        assert_eq!(too_many(0, 40), None);
+    }
+
+    #[test]
+    fn evidence_that_was_withdrawn_is_not_the_last() {
+        let mut withdrawn = seen("Container", "d", "n", 7000);
+        withdrawn["withdrawn"] = true.into();
+        let objects = [object("node-0", &[seen("NodeLost", "a", "m", 0), withdrawn])];
+        let listed = listed(&objects, Ok(two()), &Config::default(), None, at(7200));
+        let page = text(&listed, at(7200), false).to_string();
+        assert!(page.contains("1 NodeLost (1 withdrawn)   120m ago"), "{page}");
     }
 
     #[test]

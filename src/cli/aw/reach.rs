@@ -53,7 +53,7 @@ impl Place {
 
     /// The Workload of an AppWrapper.
     pub(super) async fn workload(&self, uid: &str) -> Result<Queued, Error> {
-        match self.listed_workloads().await {
+        match self.listed_workloads(uid).await {
             Ok(Some((_, all))) => Ok(workload::of_owner(&all, uid)),
             Ok(None) => Ok(Queued::NoKueue),
             Err(error) if error.code() == Some(403) => Ok(Queued::Hidden(unread(&error))),
@@ -61,14 +61,16 @@ impl Place {
         }
     }
 
-    /// All Workloads of the namespace; none without Kueue.
+    /// The Workloads that have the label of an owner; none without Kueue. The label only narrows the list: the owner
+    /// reference tells whose a Workload is.
     pub(super) async fn listed_workloads(
         &self,
+        uid: &str,
     ) -> Result<Option<(ApiResource, Vec<RawObject>)>, live::Error> {
         let api_version = format!("{}/*", keys::KUEUE_GROUP);
         let kind = KindKey { api_version, kind: "Workload".to_owned() };
         for resource in served(&kind) {
-            let params = ListParams::default();
+            let params = ListParams::default().labels(&format!("{}={uid}", keys::JOB_UID));
             match live::list(&self.client, &resource, Some(&self.namespace), &params).await {
                 Ok(all) => return Ok(Some((resource, all))),
                 // this version is not served
@@ -136,8 +138,32 @@ fn written<T>(answer: Result<T, kube::Error>) -> Result<Written, Error> {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn only_workloads_of_the_appwrapper_are_asked_for() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| {
+            let of = |name: &str, owner: &str| {
+                json!({"metadata": {"name": name, "uid": name, "labels": {keys::JOB_UID: "u"},
+                    "ownerReferences": [{"apiVersion": "v", "kind": "K", "name": "n", "uid": owner,
+                        "controller": true}]}})
+            };
+            let query = request.uri().query().unwrap_or_default();
+            let is_narrow = query.contains("labelSelector=kueue.x-k8s.io%2Fjob-uid%3Du");
+            let all = [of("other", "v"), of("its", "u")];
+            let items = if is_narrow { json!(all) } else { json!([]) };
+            let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items});
+            let body = kube::client::Body::from(list.to_string().into_bytes());
+            std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+        });
+        let place = Place { client: kube::Client::new(service, "ns"), namespace: "ns".into() };
+        match place.workload("u").await {
+            Ok(Queued::Workload(workload)) => assert_eq!(workload.name, "its"),
+            other => panic!("{:?}", other.ok()),
+        }
+    }
 
     #[test]
     fn only_the_authorizer_says_that_a_permission_is_missing() {

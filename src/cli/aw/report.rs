@@ -34,8 +34,8 @@ pub(in crate::cli) struct Args {
     /// Namespace; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
     namespace: Option<String>,
-    /// Report AppWrappers in all namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    /// Report AppWrappers in all namespaces; overrides --namespace
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -53,6 +53,8 @@ enum By {
     Queue,
     /// A user: the time of the AppWrappers that the user created
     User,
+    /// A namespace: the time of its AppWrappers
+    Namespace,
     /// A failure category: the attempts that ended in it
     #[value(alias = "cause")]
     Category,
@@ -86,17 +88,20 @@ struct Line {
     /// The namespace of the queue, where all namespaces are reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
-    /// The queue, user, category or node; empty where there is none.
+    /// The queue, user, namespace, category or node; empty where there is none.
     name: String,
     /// AppWrappers, or failed attempts.
     count: usize,
-    /// By queue and user.
+    /// By queue, user and namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Ledger>,
     /// Seconds in which quota was reserved; by category and node, those of the failed attempts.
     seconds: i64,
-    /// By queue and user: of the seconds that were neither productive nor can become so. By category and node: of all.
-    wasted_resource_hours: BTreeMap<String, f64>,
+    /// By queue, user and namespace: of the seconds that were neither productive nor can become so. None by category and
+    /// node: an attempt does not record which of its time is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wasted_resource_hours: Option<BTreeMap<String, f64>>,
+    /// Of all these seconds.
     resource_hours: BTreeMap<String, f64>,
 }
 
@@ -162,10 +167,14 @@ fn report(
         match by {
             By::Queue => add_ledger(&mut sums, queue(wrapper, all_namespaces), wrapper, now),
             By::User => add_ledger(&mut sums, (None, user.unwrap_or_default()), wrapper, now),
+            By::Namespace => add_ledger(&mut sums, (None, wrapper.namespace.clone()), wrapper, now),
             By::Category | By::Node => add_failures(&mut sums, by, wrapper, since, now),
         }
     }
-    let is_ledger = matches!(by, By::Queue | By::User);
+    let is_ledger = match by {
+        By::Queue | By::User | By::Namespace => true,
+        By::Category | By::Node => false,
+    };
     let Sums { rows, namespaces } = sums;
     let mut rows: Vec<Line> = rows.into_iter().map(|(key, sum)| sum.line(key, is_ledger)).collect();
     rows.sort_by(|a, b| {
@@ -233,7 +242,6 @@ fn add_failures(sums: &mut Sums, by: By, wrapper: &Wrapper, since: Timestamp, no
         let sum = sums.row(key, &wrapper.namespace, &requested);
         sum.count += 1;
         sum.seconds = sum.seconds.saturating_add(seconds);
-        add(&mut sum.wasted, &exact_hours(&requested, seconds));
         add(&mut sum.hours, &exact_hours(&requested, seconds));
     }
 }
@@ -256,7 +264,7 @@ impl Sum {
             count: self.count,
             usage: is_ledger.then(|| Ledger::closed(&self.usage)),
             seconds: self.seconds,
-            wasted_resource_hours: rounded(self.wasted),
+            wasted_resource_hours: is_ledger.then(|| rounded(self.wasted)),
             resource_hours: rounded(self.hours),
         }
     }
@@ -266,7 +274,7 @@ fn text(report: &Report, colours: bool) -> Page {
     let mut page = Page::default();
     if report.rows.is_empty() && report.elsewhere == 0 {
         let what = match report.by {
-            By::Queue | By::User => "AppWrapper held quota",
+            By::Queue | By::User | By::Namespace => "AppWrapper held quota",
             By::Category | By::Node => "attempt failed",
         };
         page.line(&format!("no {what} since {}", report.since));
@@ -291,13 +299,16 @@ fn text(report: &Report, colours: bool) -> Page {
     page
 }
 
-/// The titles; those of the resources follow, of the time that was not productive.
+/// The titles; those of the resources follow, of the time that was not productive, or of the attempts.
 const fn titles(by: By) -> &'static [&'static str] {
     match by {
         By::Queue => &["QUEUE", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
         By::User => &["USER", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
-        By::Category => &["CATEGORY", "FAILURES", "DURATION"],
-        By::Node => &["NODE", "FAILURES", "DURATION"],
+        By::Namespace => {
+            &["NAMESPACE", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"]
+        }
+        By::Category => &["CATEGORY", "FAILURES", "ATTEMPT TIME"],
+        By::Node => &["NODE", "FAILURES", "ATTEMPT TIME"],
     }
 }
 
@@ -315,7 +326,8 @@ fn row(line: &Line, resources: &Resources) -> Row {
         let productive = ledger.of_state(UsageState::Productive);
         cells.push(span(ledger.held_seconds.saturating_sub(productive)));
     }
-    cells.extend(resources.cells(&line.wasted_resource_hours));
+    let hours = line.wasted_resource_hours.as_ref().unwrap_or(&line.resource_hours);
+    cells.extend(resources.cells(hours));
     (cells, None)
 }
 
@@ -365,13 +377,13 @@ mod tests {
         1 AppWrapper cannot be read
         ");
         insta::assert_snapshot!(page(By::Category, "7d"), @r"
-        CATEGORY   FAILURES   DURATION   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        node       2          1h4m       1.07        4.27               8.53
+        CATEGORY   FAILURES   ATTEMPT TIME   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        node       2          1h4m           1.07        4.27               8.53
         1 AppWrapper cannot be read
         ");
         insta::assert_snapshot!(page(By::Node, "7d"), @r"
-        NODE     FAILURES   DURATION   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        node-1   2          1h4m       1.07        4.27               8.53
+        NODE     FAILURES   ATTEMPT TIME   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        node-1   2          1h4m           1.07        4.27               8.53
         1 AppWrapper cannot be read
         ");
     }
@@ -395,6 +407,7 @@ mod tests {
         assert_eq!(rows(By::Queue, true), [row("(none)", 2), row("b/gpu", 2), row("a/gpu", 1)]);
         assert_eq!(rows(By::Queue, false), [row("gpu", 3), row("(none)", 2)]);
         assert_eq!(rows(By::User, true), [row("ada", 5)]);
+        assert_eq!(rows(By::Namespace, true), [row("b", 3), row("a", 2)]);
     }
 
     /// A user of one namespace chooses any names.
@@ -412,7 +425,7 @@ mod tests {
         };
         let many = ["a.com/v", "a.com/w", "a.com/x", "a.com/y", "a.com/z"];
         let all = || [("a", &many[..]), ("a", &many), ("b", &["b.com/gpu"]), ("c", &["b.com/gpu"])];
-        for by in [By::Queue, By::User, By::Category, By::Node] {
+        for by in [By::Queue, By::User, By::Namespace, By::Category, By::Node] {
             let within = "7d".parse().unwrap();
             let all = all().into_iter().map(|(namespace, names)| of(namespace, names));
             let report = report(all, by, true, within, moment(5700));
@@ -436,6 +449,25 @@ mod tests {
         assert_eq!(json["rows"][0]["usage"]["seconds"]["lost"], 3600);
         assert_eq!(json["rows"][0]["resourceHours"]["nvidia.com/gpu"], 25.33);
         assert_eq!(json["unreadable"], 1);
+    }
+
+    #[test]
+    fn only_ledgers_tell_wasted_hours() {
+        for (by, is_ledger) in [
+            (By::Queue, true),
+            (By::User, true),
+            (By::Namespace, true),
+            (By::Category, false),
+            (By::Node, false),
+        ] {
+            let within = "7d".parse().unwrap();
+            let report = report(given().into_iter(), by, false, within, moment(5700));
+            let json = serde_json::to_value(report).unwrap();
+            for field in ["usage", "wastedResourceHours"] {
+                assert_eq!(json["rows"][0][field].is_object(), is_ledger, "{field} {by:?}");
+            }
+            assert!(json["rows"][0]["resourceHours"].is_object(), "{by:?}");
+        }
     }
 
     #[test]

@@ -28,6 +28,15 @@ use crate::observe::assemble::Wrapper;
 use crate::printable::escape;
 use crate::tuning::{Limits, Period};
 
+/// Why an AppWrapper with a prebuilt Workload is not recreated. Source: Kueue 0.18, `jobframework/reconciler.go`: the
+/// AppWrapper becomes the controller owner of the Workload.
+const PREBUILT: &str = "has failed; its prebuilt Workload is deleted with it, and Kueue does not create another: save \
+                        the manifest of that Workload, delete the AppWrapper, then create both again";
+
+/// What helps where a `ResourceQuota` refuses the trial, for which the failed AppWrapper leaves no room.
+const OVER_QUOTA: &str = "; the trial counts beside the failed AppWrapper: raise the quota by one, or delete the \
+                          AppWrapper and create it again";
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RetryPlan {
@@ -77,10 +86,7 @@ async fn recreate(place: &Place, one: &One) -> Result<Option<Done<Retried>>, Err
         Written::Yes => {}
         Written::Conflict => return Ok(None),
         Written::Forbidden(error) => return Err(error),
-        Written::Refused(why) => {
-            let why = format!("was left unchanged, because it could not be recreated: {why}");
-            return done(false, nothing, &why);
-        }
+        Written::Refused(why) => return done(false, nothing, &refused(&why)),
     }
     match replace(place, one, &manifest).await? {
         Replaced::Changed => Ok(None),
@@ -99,6 +105,12 @@ async fn recreate(place: &Place, one: &One) -> Result<Option<Done<Retried>>, Err
             done(false, Retried { recreated: false, manifest: Some(manifest) }, &message)
         }
     }
+}
+
+/// That the trial was refused, and what helps.
+fn refused(why: &str) -> String {
+    let advice = if why.contains("exceeded quota") { OVER_QUOTA } else { "" };
+    format!("was left unchanged, because it could not be recreated: {why}{advice}")
 }
 
 /// What was done, and what it is waiting for.
@@ -143,6 +155,7 @@ fn plan(wrapper: &Wrapper, known: &ControllerConfig, now: Timestamp, program: &s
         return no(format!("is managed by {manager}, not by this controller{again}"));
     }
     match wrapper.status.phase {
+        Phase::Failed if wrapper.is_prebuilt && wrapper.queue.is_some() => no(PREBUILT.to_owned()),
         Phase::Failed => RetryPlan::Recreate,
         Phase::Resetting if wrapper.is_inactive() => no(format!(
             "is being suspended by its annotation active; to resume it: {program} resume {name}"
@@ -254,7 +267,7 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
     }
     let file = kept.place();
     term::progress(&format!("{name}: waiting until it is gone; its manifest is in {file}"));
-    Sights::of(place, one).gone().await.map_err(|error| kept.explain(&error))?;
+    Sights::of(place, one).gone(place, name).await.map_err(|error| kept.explain(&error))?;
     match place.create(manifest, false).await {
         Ok(Written::Yes) => {
             kept.forget();
@@ -383,6 +396,19 @@ mod tests {
     }
 
     #[test]
+    fn what_has_a_prebuilt_workload_in_a_queue_is_not_recreated() {
+        for (is_prebuilt, queue, want) in [
+            (true, Some("gpu"), RetryPlan::No(PREBUILT.to_owned())),
+            (true, None, RetryPlan::Recreate),
+            (false, Some("gpu"), RetryPlan::Recreate),
+        ] {
+            let queue = queue.map(str::to_owned);
+            let failed = Wrapper { is_prebuilt, queue, ..wrapper(json!({"phase": "Failed"})) };
+            assert_eq!(plan(&failed, &ControllerConfig::default(), at(0), "kubectl aw"), want);
+        }
+    }
+
+    #[test]
     fn what_multikueue_sends_or_has_created_is_not_recreated() {
         let sent = || multikueue::tests::sent(Phase::Failed);
         let copy = || Wrapper { has_manager: true, ..wrapper(json!({"phase": "Failed"})) };
@@ -396,6 +422,17 @@ mod tests {
                 RetryPlan::No(why) => assert!(why.contains(want), "{why}"),
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_full_quota_of_appwrappers_is_explained() {
+        let full =
+            "appwrappers.workload.codeflare.dev \"train-0a1b2c3d\" is forbidden: exceeded quota: q";
+        for (why, is_explained) in [(full, true), ("admission webhook \"w\" denied it", false)] {
+            let said = refused(why);
+            assert!(said.contains(&format!("could not be recreated: {why}")), "{said}");
+            assert_eq!(said.ends_with(OVER_QUOTA), is_explained, "{said}");
         }
     }
 

@@ -1,15 +1,20 @@
 //! What is seen of one AppWrapper over time.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use kube::runtime::watcher::{self, Event};
 
 use super::super::Error;
 use super::super::cluster::unanswered;
-use super::super::place::{One, Place, appwrappers, is_unserved};
+use super::super::place::{One, Place, appwrappers, get, is_unserved};
 use super::super::term;
 use super::watch::relist::{Events, problem, watch};
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
+
+/// Time between two reads of an AppWrapper that may not be watched.
+const READ_EVERY: Duration = Duration::from_secs(2);
 
 /// What is seen of an AppWrapper.
 #[derive(Clone, Debug)]
@@ -96,7 +101,10 @@ impl Sights {
 
     /// Tells why nothing is seen, the same once.
     fn tell(&mut self, error: watcher::Error) {
-        let said = problem("AppWrappers", error);
+        self.remark(problem("AppWrappers", error));
+    }
+
+    fn remark(&mut self, said: Option<String>) {
         if said != self.note
             && !self.in_view
             && let Some(said) = &said
@@ -106,13 +114,37 @@ impl Sights {
         self.note = said;
     }
 
-    /// Waits until it is gone.
+    /// Waits until it is gone: where it may not be watched, by reading it again and again.
     ///
     /// # Errors
-    /// As [`Self::next`].
-    pub(super) async fn gone(mut self) -> Result<(), Error> {
-        while let Sight::Is(_) = self.next().await? {}
-        Ok(())
+    /// The user may neither watch AppWrappers nor read this one.
+    pub(super) async fn gone(mut self, place: &Place, name: &str) -> Result<(), Error> {
+        loop {
+            match self.next().await {
+                Ok(Sight::Is(_)) => {}
+                Ok(Sight::Gone) => return Ok(()),
+                Err(_) => return self.gone_by_reads(place, name).await,
+            }
+        }
+    }
+
+    /// The same by reads alone. An error of the API server is told, and it is asked again.
+    ///
+    /// # Errors
+    /// The user may not read it.
+    async fn gone_by_reads(mut self, place: &Place, name: &str) -> Result<(), Error> {
+        loop {
+            match get(&place.client, &appwrappers(), Some(&place.namespace), name).await {
+                Ok(seen) if seen.meta.uid.as_deref() == Some(self.uid.as_str()) => {}
+                Ok(_) => return Ok(()),
+                Err(error) if is_unserved(&error) || is_not_found(&error) => return Ok(()),
+                Err(error) if matches!(live::code(&error), Some(401 | 403)) => {
+                    return Err(unanswered(&error));
+                }
+                Err(error) => self.remark(Some(unanswered(&error).to_string())),
+            }
+            tokio::time::sleep(READ_EVERY).await;
+        }
     }
 
     /// What is seen; none where it cannot be read.
@@ -122,6 +154,11 @@ impl Sights {
         }
         One::of(seen).ok().map(|one| Sight::Is(one.into()))
     }
+}
+
+/// Whether the API server says that there is no such object: a proxy may answer with the same code.
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound")
 }
 
 /// # Errors
@@ -192,6 +229,51 @@ mod tests {
         assert!(matches!(sights.next().await, Ok(Sight::Is(_))), "behind a proxy");
         assert!(matches!(sights.next().await, Ok(Sight::Gone)), "without the kind");
         assert!(sights.next().await.is_err());
+    }
+
+    /// A place whose API server answers one after another, and at the end with the last one.
+    fn place(answers: Vec<(u16, serde_json::Value)>) -> Place {
+        let left = std::sync::Mutex::new(answers);
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let mut left = left.lock().unwrap();
+            let (code, body) = if left.len() > 1 { left.remove(0) } else { left[0].clone() };
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            std::future::ready(http::Response::builder().status(code).body(body))
+        });
+        Place { client: kube::Client::new(service, "ns"), namespace: "ns".into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_not_be_watched_is_read_until_it_is_gone() {
+        let status = |code: u16, reason: &str, message: &str| {
+            let body = json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason,
+                "message": message});
+            (code, body)
+        };
+        let is = |uid: &str| (200, json!({"metadata": {"name": "aw", "uid": uid}}));
+        let gone = || status(404, "NotFound", "appwrappers \"aw\" not found");
+        for (answers, is_gone, seconds) in [
+            (vec![gone()], true, 0),
+            (vec![is("u"), is("u"), gone()], true, 4),
+            (vec![is("u"), is("v")], true, 2),
+            (vec![status(404, "NotFound", "404 page not found")], true, 0),
+            (vec![status(500, "InternalError", "etcd is away"), gone()], true, 2),
+            (vec![status(404, "x", "default backend - 404"), gone()], true, 2),
+            (vec![is("u"), status(403, "Forbidden", "no")], false, 2),
+            (vec![status(401, "Unauthorized", "no")], false, 0),
+        ] {
+            let denied = Status::failure("no", "Forbidden").with_code(403).boxed();
+            let events = vec![
+                Ok(Event::Init),
+                Ok(Event::InitApply(seen())),
+                Ok(Event::InitDone),
+                Err(watcher::Error::WatchStartFailed(kube::Error::Api(denied))),
+            ];
+            let begun = tokio::time::Instant::now();
+            let told = format!("{answers:?}");
+            let found = sights(events, false).gone(&place(answers), "aw").await;
+            assert_eq!((found.is_ok(), begun.elapsed().as_secs()), (is_gone, seconds), "{told}");
+        }
     }
 
     #[tokio::test]

@@ -61,7 +61,7 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued, now: Timestamp) -> Op
         }),
         _ if queue.is_none() => None,
         Queued::NoKueue => {
-            Some(plain("Kueue is not installed in this cluster: nothing admits it".to_owned()))
+            Some(plain("Kueue is not installed in this cluster: it cannot be admitted".to_owned()))
         }
         Queued::Nothing if wrapper.deleting => None,
         // Kueue keeps none of what has ended
@@ -127,6 +127,11 @@ pub(super) fn requeuing(workload: &SeenWorkload, now: Timestamp) -> Option<Strin
     Some(format!("Kueue requeues it at {at}, in {left}{evictions}"))
 }
 
+/// Kueue has written no condition: with `BestEffortFIFO` this lasts for a moment, with `StrictFIFO` until the Workload is the
+/// first of its queue.
+const NOT_TRIED: &str = "waiting in its queue; Kueue has not tried to admit it: with StrictFIFO, it waits for the \
+                         Workloads ahead of it";
+
 /// What Kueue says: why it is not admitted, where it is not.
 fn message(workload: &SeenWorkload, wrapper: &Wrapper, now: Timestamp) -> String {
     let said = |condition: &WorkloadCondition| match (condition.reason.as_str(), &condition.message)
@@ -182,7 +187,7 @@ fn message(workload: &SeenWorkload, wrapper: &Wrapper, now: Timestamp) -> String
     let mut parts: Vec<String> = parts.into_iter().flatten().collect();
     parts.extend(Some(open_checks(workload)).filter(|checks| !checks.is_empty()));
     if parts.is_empty() {
-        "waiting: Kueue has not processed it yet".to_owned()
+        NOT_TRIED.to_owned()
     } else {
         format!("not admitted: {}", parts.join("; "))
     }
@@ -256,7 +261,7 @@ mod tests {
         let admitted = ("Admitted", "True", "");
         let evicted = ("Evicted", "True", "preempted");
         for (active, conditions, want) in [
-            (true, vec![], "waiting: Kueue has not processed it yet"),
+            (true, vec![], NOT_TRIED),
             (true, vec![no_quota], "not admitted: R: couldn't assign flavors"),
             (
                 true,

@@ -166,7 +166,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
             let seen = Box::pin(live::live(show, &audience)).await;
             return Ok(if seen { DONE } else { ExitCode::from(130) });
         }
-        plain(show, &audience, args.output).await;
+        Box::pin(plain(show, &audience, args.output)).await;
         Ok(DONE)
     })
 }

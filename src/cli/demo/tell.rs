@@ -124,7 +124,7 @@ impl Teller {
         let object = &change.object;
         let name = object.address.name.to_string();
         if change.verb == Verb::Deleted {
-            return vec![("Gone", "it is deleted, with all its resources".to_owned())];
+            return vec![("Deleted", "the AppWrapper and all its resources are gone".to_owned())];
         }
         let Some(before) = &change.before else {
             return vec![("Created", introduction(object))];
@@ -318,7 +318,7 @@ fn entered(object: &Object, old: &AppWrapperStatus, new: &AppWrapperStatus) -> V
         Phase::Failed => format!("not retried: {}", why_failed(new)),
         Phase::Terminating => "it is being deleted, with all its resources".to_owned(),
         Phase::Resetting if new.requeue.is_some() => {
-            "no node takes its pods: all its resources are deleted, and it returns to the queue"
+            "its pods are unschedulable: all its resources are deleted, and it returns to the queue"
                 .to_owned()
         }
         Phase::Resetting => {

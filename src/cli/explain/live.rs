@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::ApiResource;
@@ -19,10 +20,16 @@ use crate::observe::live::{self, Live};
 use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
 use crate::observe::pod_lists::PodLists;
+use crate::observe::raw_object::RawObject;
 use crate::observe::{self, Sources, workload};
 use crate::plan::FreshRead;
 use crate::snapshot::workload::WorkloadRead;
 use crate::snapshot::{Pod, Snapshot};
+
+/// The most nodes that are read by name; a list of all nodes of the cluster costs less than more calls than that.
+pub(super) const NODES_BY_NAME_MAX: usize = 50;
+/// How many of them are read at once.
+const READS_AT_ONCE: usize = 8;
 
 /// Reads an AppWrapper and the objects around it from a cluster.
 ///
@@ -64,7 +71,8 @@ pub(in crate::cli) async fn around(
         // no watch has listed them, but all that may apply were read
         observe::retry_sources::fill(&mut snapshot, wrapper, &cache, &attach);
     }
-    notes.extend(if snapshot.retry.may_avoid_nodes() || nodes_of_pods(&snapshot).len() > 1 {
+    let are_many = nodes_of_pods(&snapshot).len() > NODES_BY_NAME_MAX;
+    notes.extend(if snapshot.retry.may_avoid_nodes() || are_many {
         sites(client, &mut snapshot, config).await
     } else {
         of_pods(client, &mut snapshot, config).await
@@ -74,6 +82,8 @@ pub(in crate::cli) async fn around(
     } else {
         snapshot.nodes.values_mut().for_each(|node| node.lost = None);
     }
+    // which pods are lost was not known before
+    observe::retry_sources::fill_templates(&mut snapshot, wrapper);
     notes.extend(of_kueue(client, &kinds, wrapper, &mut snapshot).await);
     let mut inputs = world::of(wrapper, snapshot);
     inputs.notes.extend(notes);
@@ -111,8 +121,7 @@ fn nodes_of_pods(snapshot: &Snapshot) -> BTreeSet<String> {
     snapshot.pods.iter().filter_map(|pod| pod.node.clone()).collect()
 }
 
-/// Reads all nodes, where a retry may have to avoid one, or where the pods are on several: one call is less than one
-/// for each.
+/// Reads all nodes, where a retry may have to avoid one, or where the pods are on many.
 async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
     let marks = nodes::marks(&config.autopilot);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
@@ -144,8 +153,11 @@ fn unseen(why: &str) -> String {
 async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
     let marks = nodes::marks(&config.autopilot);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    for name in nodes_of_pods(snapshot) {
-        match get(client, &resource, None, &name).await {
+    let reads: Vec<_> =
+        nodes_of_pods(snapshot).into_iter().map(|name| named(client, &resource, name)).collect();
+    let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
+    while let Some((name, read)) = reads.next().await {
+        match read {
             Ok(seen) => drop(snapshot.nodes.insert(name, nodes::node(&seen, &marks).0)),
             Err(error) if live::code(&error) == Some(404) => {
                 drop(snapshot.nodes.insert(name, nodes::deleted()));
@@ -154,4 +166,14 @@ async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> O
         }
     }
     None
+}
+
+/// A node, with its name.
+async fn named(
+    client: &Client,
+    resource: &ApiResource,
+    name: String,
+) -> (String, Result<RawObject, kube::Error>) {
+    let read = get(client, resource, None, &name).await;
+    (name, read)
 }

@@ -50,8 +50,8 @@ pub(super) struct Args {
     /// Namespace; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
     namespace: Option<String>,
-    /// Show AppWrappers in all namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    /// Show AppWrappers in all namespaces; overrides --namespace
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     #[command(flatten)]
     cluster: ClusterArgs,

@@ -2,6 +2,11 @@
 
 use serde_json::{Map, Value};
 
+/// What Kueue's names of labels and scheduling gates begin with.
+const OF_KUEUE: &str = "kueue.x-k8s.io/";
+/// The label of a Pod that Kueue admits by itself.
+const MANAGED_BY_KUEUE: &str = "kueue.x-k8s.io/managed";
+
 /// Labels by which a Job finds its pods. Kubernetes: `generateSelector` of the strategy of Jobs.
 const OF_JOBS: [&str; 4] = [
     "controller-uid",
@@ -16,7 +21,7 @@ pub(super) fn remove(object: &mut Value) {
     match kind {
         (Some("batch/v1"), Some("Job")) => job(object),
         (Some("v1"), Some("Service")) => service(object),
-        (Some("v1"), Some("Pod")) => drop_fields(object, "/spec", &["nodeName"]),
+        (Some("v1"), Some("Pod")) => pod(object),
         (Some("apps/v1"), Some("Deployment")) => {
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
             if let Some(metadata) = metadata {
@@ -39,6 +44,22 @@ fn job(object: &mut Value) {
                 remove_entry(metadata, "labels", label);
             }
         }
+    }
+}
+
+/// Kueue, which would remove its gates from a Pod that it admits, admits the AppWrapper instead.
+fn pod(object: &mut Value) {
+    drop_fields(object, "/spec", &["nodeName"]);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        remove_entry(metadata, "labels", MANAGED_BY_KUEUE);
+    }
+    let Some(gates) = object.pointer_mut("/spec/schedulingGates").and_then(Value::as_array_mut)
+    else {
+        return;
+    };
+    gates.retain(|gate| gate["name"].as_str().is_none_or(|name| !name.starts_with(OF_KUEUE)));
+    if gates.is_empty() {
+        drop_fields(object, "/spec", &["schedulingGates"]);
     }
 }
 
@@ -102,6 +123,37 @@ mod tests {
             (of("Pod", "v1", json!({"nodeName": "n", "x": 1})), of("Pod", "v1", json!({"x": 1}))),
             (deployment(json!({"annotations": revision})), deployment(json!({}))),
             (json!(null), json!(null)),
+        ] {
+            let mut object = found.clone();
+            remove(&mut object);
+            assert_eq!(object, want, "{found}");
+        }
+    }
+
+    #[test]
+    fn what_kueue_added_to_a_pod_is_removed() {
+        let pod = |metadata: Value, spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+        let gated = |names: &[&str]| {
+            let gates: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+            json!({"schedulingGates": gates})
+        };
+        for (found, want) in [
+            (
+                pod(json!({"labels": {MANAGED_BY_KUEUE: "true"}}), json!({"priority": 0})),
+                pod(json!({}), json!({"priority": 0})),
+            ),
+            (
+                pod(json!({"labels": {MANAGED_BY_KUEUE: "true", "team": "vision"}}), json!({})),
+                pod(json!({"labels": {"team": "vision"}}), json!({})),
+            ),
+            (
+                pod(json!({}), gated(&["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"])),
+                pod(json!({}), json!({})),
+            ),
+            (
+                pod(json!({}), gated(&["kueue.x-k8s.io/admission", "example.com/quota"])),
+                pod(json!({}), gated(&["example.com/quota"])),
+            ),
         ] {
             let mut object = found.clone();
             remove(&mut object);

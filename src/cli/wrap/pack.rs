@@ -31,10 +31,12 @@ const WITHOUT_PODS: [&str; 5] =
 const CREATED: [&str; 2] = ["Service", "ConfigMap"];
 
 /// Labels by which Kueue admits an object alone; an AppWrapper has them for all of its components.
-pub(super) const KUEUE_LABELS: [&str; 2] = [keys::QUEUE_NAME, PRIORITY_CLASS];
+pub(super) const KUEUE_LABELS: [&str; 3] = [keys::QUEUE_NAME, PRIORITY_CLASS, MAX_EXEC_TIME];
 
 /// The `WorkloadPriorityClass` of an object.
 const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
+/// The maximum execution time, which Kueue reads of the object that has the Workload.
+const MAX_EXEC_TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default)]
@@ -115,6 +117,7 @@ pub(super) fn pack(documents: &[Document], options: &WrapOptions) -> Result<Pack
     for (key, chosen, option) in [
         (keys::QUEUE_NAME, options.queue.as_deref(), "--queue"),
         (PRIORITY_CLASS, None, "one of them"),
+        (MAX_EXEC_TIME, None, "one of them"),
     ] {
         let of = |document: &Document| label(&document.value, key).to_owned();
         let found = documents.iter().map(of).filter(|value| !value.is_empty());
@@ -308,6 +311,21 @@ data: {a: b}
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(notes[0].starts_with("Job/train: spec.suspend is left out"), "{notes:?}");
         assert_eq!(validate::offline(&manifest, &Config::default()), vec![]);
+    }
+
+    #[test]
+    fn the_labels_of_kueue_are_those_of_the_appwrapper() {
+        let labels = json!({PRIORITY_CLASS: "high", MAX_EXEC_TIME: "3600", "team": "vision"});
+        let mut documents = read(&format!("{CONFIG}---{JOB}"));
+        documents[1].value["metadata"]["labels"] = labels;
+        let Packed { manifest, .. } = pack(&documents, &WrapOptions::default()).unwrap();
+        let want = json!({PRIORITY_CLASS: "high", MAX_EXEC_TIME: "3600"});
+        assert_eq!(manifest["metadata"]["labels"], want);
+        let template = &manifest["spec"]["components"][1]["template"];
+        assert_eq!(template["metadata"]["labels"], json!({"team": "vision"}));
+        documents[0].value["metadata"]["labels"][MAX_EXEC_TIME] = json!("60");
+        let error = pack(&documents, &WrapOptions::default()).unwrap_err();
+        assert!(error.starts_with("kueue.x-k8s.io/max-exec-time-seconds: \"60\""), "{error}");
     }
 
     #[test]

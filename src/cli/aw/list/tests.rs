@@ -53,7 +53,16 @@ fn each_phase_says_what_it_waits_for() {
             json!({"phase": "Running", "conditions": [ready("True", ""), bad]}),
             "FoundFailedPods: Pod/p failed",
         ),
-        ("", json!({"phase": "Resetting", "retryAfter": at(160)}), "restarting in 60s"),
+        (
+            "",
+            json!({"phase": "Resetting", "retryAfter": at(160), "since": {"gone": at(90)}}),
+            "restarting in 60s",
+        ),
+        (
+            "",
+            json!({"phase": "Resetting", "retryAfter": at(160)}),
+            "waiting until resources of its last attempt are deleted",
+        ),
         (
             "",
             json!({"phase": "Resetting", "since": {"gone": at(90)}}),
@@ -80,6 +89,27 @@ fn each_phase_says_what_it_waits_for() {
 }
 
 #[test]
+fn what_blocks_a_deletion_is_named() {
+    let deleting = |status: &str, message: &str| {
+        condition("DeletingResources", status, "ForcefulDeletion", message)
+    };
+    let stuck = "Waiting for Pod/w-0 on node n and 1 more";
+    let named = "waiting for the deletion of Pod/w-0 on node n and 1 more";
+    let all = "waiting until all its resources are deleted";
+    for (phase, condition, want) in [
+        ("Resetting", deleting("True", stuck), named),
+        ("Suspending", deleting("True", stuck), named),
+        ("Terminating", deleting("True", stuck), named),
+        ("Suspending", deleting("False", stuck), all),
+        ("Suspending", deleting("True", "The components are being deleted"), all),
+        ("Suspending", deleting("True", ""), all),
+    ] {
+        let status = json!({"phase": phase, "retryAfter": at(160), "conditions": [condition]});
+        assert_eq!(item(&seen("aw", "", &status), at(100)).state, want, "{status}");
+    }
+}
+
+#[test]
 fn who_suspends_it_during_a_reset_is_told_that_it_will_be_suspended() {
     let inactive = json!({"annotations": {keys::ACTIVE: "false"}});
     let deleting = json!({"phase": "Resetting", "retryAfter": at(160)});
@@ -93,7 +123,8 @@ fn who_suspends_it_during_a_reset_is_told_that_it_will_be_suspended() {
         (&inactive, false, &gone, "suspended by its annotation active"),
         (&inactive, false, &paused, "suspended by its annotation active"),
         (&json!({}), false, &requeued, "returning to its queue"),
-        (&json!({}), false, &deleting, "restarting in 60s"),
+        (&json!({}), false, &paused, "restarting in 60s"),
+        (&json!({}), false, &deleting, "waiting until resources of its last attempt are deleted"),
     ] {
         let mut object = json!({
             "metadata": metadata, "status": status,
@@ -208,6 +239,44 @@ fn a_step_that_has_not_begun_is_named() {
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
         assert_eq!(item(&seen, at(100)).state, want);
     }
+}
+
+#[test]
+fn the_extended_resource_that_is_held_has_a_column() {
+    let quota = |status: &str| condition("QuotaReserved", status, "R", "");
+    let of = |name: &str, queue: &str, resource: &str, status: &str| {
+        let limits = json!({"cpu": "2", resource: 8});
+        let object = json!({
+            "metadata": {"name": name, "namespace": "ns", "creationTimestamp": at(0),
+                "labels": {keys::QUEUE_NAME: queue}},
+            "spec": {"components": [{"template": {"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "p"},
+                "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}}}]},
+            "status": {"phase": "Running", "conditions": [quota(status)]},
+        });
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        item(&seen, at(60))
+    };
+    let gpu = "nvidia.com/gpu";
+    let items = [
+        of("holds", "gpu", gpu, "True"),
+        of("again", "gpu", gpu, "True"),
+        of("waits", "gpu", gpu, "False"),
+        of("other", "gpu", "a.com/nic", "True"),
+        of("alone", "", gpu, "True"),
+    ];
+    let table = text(&items, false, at(60), false).to_string();
+    let column = |line: &str| -> Option<String> {
+        let cells = line.split("   ").map(str::trim).filter(|cell| !cell.is_empty());
+        cells.map(str::to_owned).nth(RESOURCE_AT - 1)
+    };
+    let cells: Vec<String> = table.lines().filter_map(column).collect();
+    assert_eq!(cells, [gpu, "8", "8", "-", "-", "-"], "{table}");
+    let json = serde_json::to_value(&items).unwrap();
+    assert_eq!(json[0]["reserved"], json!({gpu: 8.0}));
+    assert_eq!(json[2]["reserved"], Value::Null);
+    let without = text(&items[2..3], false, at(60), false).to_string();
+    assert!(!without.contains(gpu), "nobody holds any: {without}");
 }
 
 #[test]

@@ -300,6 +300,7 @@ mod tests {
     fn failing() -> Value {
         let failure = json!({"pod": "w-0", "container": "main", "exitCode": 3});
         json!({"phase": "Resetting", "resettingCount": 1, "retryAfter": at(160),
+            "since": {"gone": at(90)},
             "attempts": [{"attempt": 0, "outcome": "Failed", "failure": failure}]})
     }
 
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "ns/train: Resetting, attempt 0, 1 restart, queue gpu",
+                "ns/train: Resetting for 10s, attempt 0, 1 restart, queue gpu",
                 "restarting in 60s",
                 "last failure, in attempt 0: pod w-0, container main, exit code 3",
                 "note: cannot \\u{1b}[2J",

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::{self, Explanation};
-use super::super::live::around;
+use super::super::live::{NODES_BY_NAME_MAX, around};
 use super::{at, job, pod, tuned, with, wrapper};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
@@ -12,8 +12,10 @@ use crate::observe::assemble::Wrapper;
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads";
+const NODES: &str = "/api/v1/nodes";
+const POLICY: &str = "/apis/workload.codeflare.dev/v1alpha1/retrypolicies/infra";
 
-/// A client of an API server that has these objects, each in a collection.
+/// A client of an API server that has these objects, each in a collection; of other paths, its answers.
 fn client(objects: Vec<(&'static str, Value)>) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let (code, body) = answered(&objects, request.uri().path());
@@ -45,6 +47,9 @@ fn answered(objects: &[(&'static str, Value)], path: &str) -> (u16, Value) {
             return (200, node);
         }
         _ => {}
+    }
+    if let Some((_, answer)) = objects.iter().find(|(place, _)| *place == path) {
+        return (200, answer.clone());
     }
     (404, json!({"status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"}))
 }
@@ -88,5 +93,51 @@ async fn the_workload_of_a_failed_node_is_read() {
     for (objects, want) in [(pods(), "Resetting"), (replaced, "Running")] {
         let found = explained(&queued(), objects).await;
         assert_eq!(found.next_phase.to_string(), want, "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_node_is_avoided_unless_kueue_chooses_the_nodes() {
+    let node = |name: &str, ready: &str| {
+        json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at(10)}]}})
+    };
+    let nodes = json!({"apiVersion": "v1", "kind": "List", "metadata": {},
+        "items": [node("node-1", "False"), node("node-2", "True")]});
+    let policy = json!({"apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
+        "metadata": {"name": "infra"},
+        "spec": {"antiAffinity": {"mode": "node"}, "defaultAction": "Retry"}});
+    let pods = ["w-0", "w-1"].map(|name| (PODS, pod(name, "Running", 0)));
+    let others = vec![(JOBS, job()), (NODES, nodes), (POLICY, policy)];
+    let objects = [pods.to_vec(), others].concat();
+    let named = tuned(wrapper("Running"), "retryPolicies", "infra");
+    let gated = json!([{"schedulingGates": [{"name": "kueue.x-k8s.io/topology"}]}]);
+    let assigned = with(named.clone(), "/spec/components/0/podSetInfos", gated);
+    for (wrapper, want) in [(named, vec!["node-1"]), (assigned, vec![])] {
+        let found = explained(&wrapper, objects.clone()).await;
+        assert_eq!(found.next_phase.to_string(), "Resetting", "{found:?}");
+        assert_eq!(found.avoid_nodes, want, "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_few_nodes_are_read_by_name() {
+    for (count, is_by_name) in [(1, true), (2, true), (50, true), (51, false)] {
+        assert_eq!(count <= NODES_BY_NAME_MAX, is_by_name);
+        let of = |number: usize| {
+            let pod = pod(&format!("w-{number}"), "Running", 0);
+            (PODS, with(pod, "/spec/nodeName", json!(format!("node-{number}"))))
+        };
+        let objects = (1..=count).map(of).chain([(JOBS, job())]).collect();
+        let seen = serde_json::from_str(&wrapper("Running").to_string()).expect("an object");
+        let wrapper = Wrapper::read(&seen).expect("an AppWrapper");
+        let config = Config::default();
+        let inputs = around(&client(objects), &wrapper, &config).await.expect("an answer");
+        // the API server does not list nodes
+        let is_told = inputs.notes.iter().any(|note| note.starts_with("cannot read nodes: "));
+        assert_eq!(is_told, !is_by_name, "{count}: {:?}", inputs.notes);
+        assert_eq!(inputs.snapshot.nodes.len(), if is_by_name { count } else { 0 });
     }
 }
