@@ -26,8 +26,8 @@ use crate::plan::FreshRead;
 use crate::snapshot::workload::WorkloadRead;
 use crate::snapshot::{Pod, Snapshot};
 
-/// The most nodes that are read by name; a list of all nodes of the cluster costs less than more calls than that.
-pub(super) const NODES_BY_NAME_MAX: usize = 50;
+/// The most nodes that are read by name where the cluster has more than a page of them; all pages cost less than more calls.
+const NODES_BY_NAME_MAX: usize = 50;
 /// How many of them are read at once.
 const READS_AT_ONCE: usize = 8;
 
@@ -149,12 +149,30 @@ fn unseen(why: &str) -> String {
     format!("cannot read nodes: {why}")
 }
 
-/// Reads the nodes of the pods. Who may not see nodes is told so, and they are unknown.
+/// Reads the nodes of the pods: one by its name, several from the first page of all nodes, and by name what is not there.
+/// Who may not see nodes is told so, and they are unknown.
 async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
     let marks = nodes::marks(&config.autopilot);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    let reads: Vec<_> =
-        nodes_of_pods(snapshot).into_iter().map(|name| named(client, &resource, name)).collect();
+    let mut names = nodes_of_pods(snapshot);
+    if names.len() > 1 {
+        let page = live::first_page(client, &resource, None, &ListParams::default());
+        let (page, is_all) = match page.await {
+            Ok(page) => page,
+            Err(error) => return Some(unseen(&unread(&error))),
+        };
+        for (node, site) in page.iter().map(|seen| nodes::node(seen, &marks)) {
+            if names.remove(&site.name) {
+                snapshot.nodes.insert(site.name, node);
+            }
+        }
+        if is_all {
+            snapshot.nodes.extend(
+                std::mem::take(&mut names).into_iter().map(|name| (name, nodes::deleted())),
+            );
+        }
+    }
+    let reads: Vec<_> = names.into_iter().map(|name| named(client, &resource, name)).collect();
     let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
     while let Some((name, read)) = reads.next().await {
         match read {

@@ -24,7 +24,7 @@ use crate::discovery::{self, Served};
 
 pub use error::{Error, code};
 pub(super) use lists::first_pages;
-pub use lists::{fits_label, list, listed_pods, pod_uids, seen_pods};
+pub use lists::{first_page, fits_label, list, listed_pods, pod_uids, seen_pods};
 
 /// The kinds that have been discovered, each in versions that the API server serves.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::{self, Explanation};
-use super::super::live::{NODES_BY_NAME_MAX, around};
+use super::super::live::around;
 use super::{at, job, pod, tuned, with, wrapper};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
@@ -122,22 +122,29 @@ async fn a_lost_node_is_avoided_unless_kueue_chooses_the_nodes() {
     }
 }
 
+/// A page shows `node-1` alone, and `node-2` can be read by its name.
 #[tokio::test]
-async fn a_few_nodes_are_read_by_name() {
-    for (count, is_by_name) in [(1, true), (2, true), (50, true), (51, false)] {
-        assert_eq!(count <= NODES_BY_NAME_MAX, is_by_name);
+async fn a_few_nodes_are_not_looked_for_on_all_pages() {
+    let node = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    };
+    for (count, is_all) in [(2, true), (2, false), (50, false), (51, true)] {
         let of = |number: usize| {
             let pod = pod(&format!("w-{number}"), "Running", 0);
             (PODS, with(pod, "/spec/nodeName", json!(format!("node-{number}"))))
         };
-        let objects = (1..=count).map(of).chain([(JOBS, job())]).collect();
+        let metadata = if is_all { json!({}) } else { json!({"continue": "more"}) };
+        let page = json!({"kind": "List", "apiVersion": "v1", "metadata": metadata,
+            "items": [node("node-1")]});
+        let others = vec![(JOBS, job()), (NODES, page), ("/api/v1/nodes/node-2", node("node-2"))];
+        let objects = (1..=count).map(of).chain(others).collect();
         let seen = serde_json::from_str(&wrapper("Running").to_string()).expect("an object");
         let wrapper = Wrapper::read(&seen).expect("an AppWrapper");
-        let config = Config::default();
-        let inputs = around(&client(objects), &wrapper, &config).await.expect("an answer");
-        // the API server does not list nodes
-        let is_told = inputs.notes.iter().any(|note| note.starts_with("cannot read nodes: "));
-        assert_eq!(is_told, !is_by_name, "{count}: {:?}", inputs.notes);
-        assert_eq!(inputs.snapshot.nodes.len(), if is_by_name { count } else { 0 });
+        let inputs = around(&client(objects), &wrapper, &Config::default()).await;
+        let nodes = inputs.expect("an answer").snapshot.nodes;
+        let is_lost = |name: &str| nodes[name].lost.is_some();
+        let seen = (nodes.len(), is_lost("node-1"), is_lost("node-2"));
+        assert_eq!(seen, (count, false, is_all), "{count}");
     }
 }

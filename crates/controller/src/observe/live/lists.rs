@@ -90,6 +90,22 @@ pub async fn list(
     Ok(all)
 }
 
+/// The first page of the same, and whether there are no others.
+///
+/// # Errors
+/// Where it cannot be had.
+pub async fn first_page(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    params: &ListParams,
+) -> Result<(Vec<RawObject>, bool), Error> {
+    let mut page = vec![];
+    let take = |seen| page.push(seen);
+    let is_all = first_pages(client, resource, namespace, params, Request::list, 1, take).await?;
+    Ok((page, is_all))
+}
+
 /// A way to list.
 type Lists =
     fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
