@@ -156,8 +156,8 @@ async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> O
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut names = nodes_of_pods(snapshot);
     if names.len() > 1 {
-        let page = live::first_page(client, &resource, None, &ListParams::default());
-        let (page, is_all) = match page.await {
+        let all = ListParams::default();
+        let (page, is_all) = match live::first_page(client, &resource, None, &all).await {
             Ok(page) => page,
             Err(error) => return Some(unseen(&unread(&error))),
         };
