@@ -118,7 +118,7 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     }
     if is_of_file {
         // kube-client 5 looks in NO_PROXY for the proxy, not for the server
-        let settings = ProxySettings::of_environment();
+        let settings = ProxySettings::of_environment(&config.cluster_url);
         config.proxy_url = settings.proxy(&config.cluster_url, own.as_deref());
     }
     prepare(&mut config);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
-use kube::core::{ApiResource, GroupVersionKind, Request};
+use kube::core::{ApiResource, GroupVersionKind, Request, Status};
 use kube::{Client, Resource};
 use serde::Deserialize;
 
@@ -70,7 +70,7 @@ impl Place {
                 let namespace = &self.namespace;
                 Error::Negative(format!("AppWrapper {namespace}/{name} cannot be read: {flaw}"))
             }),
-            Err(error) if live::code(&error) == Some(404) && !is_unserved(&error) => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(unread_appwrappers(&error)),
         }
     }
@@ -86,6 +86,12 @@ impl Place {
     pub(super) fn nobody(&self, name: &str) -> String {
         format!("AppWrapper {}/{name} not found", self.namespace)
     }
+}
+
+/// Whether the API server says that there is no such object: a proxy may answer with the same code.
+pub(super) fn is_absent(error: &kube::Error) -> bool {
+    let says = |status: &Status| status.code == 404 && status.reason == "NotFound";
+    matches!(error, kube::Error::Api(status) if says(status)) && !is_unserved(error)
 }
 
 /// Whether the API server does not serve the kind: else it would name the object, or list none.

@@ -72,6 +72,8 @@ named! {
         RequeueEarly: "requeue-early", "A Workload is deactivated while resources exist.";
         InactiveRuns: "inactive-runs", "The annotation `active` is ignored.";
         RequeueForgotten: "requeue-forgotten", "A Workload that the controller deactivated stays inactive.";
+        AnyDeactivationTrusted: "any-deactivation-trusted", "A Workload that somebody else has deactivated is activated again.";
+        DeleteLate: "delete-late", "A deletion begins ten seconds late.";
         DeadlineForgotten: "deadline-forgotten", "Nothing is reconciled again when a period ends.";
     }
 }

@@ -15,6 +15,7 @@ use super::super::{ClusterArgs, Error, Output};
 use super::multikueue::is_sent;
 use super::words::{self, GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
+use crate::api::condition::deleting;
 use crate::api::{AppWrapperStatus, Phase, condition, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
@@ -202,7 +203,7 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
             "suspended by its annotation active".to_owned()
         }
         Phase::Suspended | Phase::Resetting if status.requeue.is_some() => {
-            "returning to its queue".to_owned()
+            deletion(status, "returning to its queue")
         }
         Phase::Suspended => match &wrapper.queue {
             Some(queue) => format!("waiting for admission by queue {queue}"),
@@ -227,8 +228,11 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         Phase::Suspending | Phase::Terminating => {
             deletion(status, "waiting until all its resources are deleted")
         }
-        Phase::Succeeded => NOTHING.to_owned(),
-        Phase::Failed => failed(wrapper),
+        Phase::Succeeded => deletion(status, NOTHING),
+        Phase::Failed => match deletion(status, "") {
+            waits if waits.is_empty() => failed(wrapper),
+            waits => format!("{}; {waits}", failed(wrapper)),
+        },
     }
 }
 
@@ -258,9 +262,13 @@ fn is_deleting(status: &AppWrapperStatus) -> bool {
 /// What it waits for while its resources are deleted: what blocks the deletion, once the controller has named it.
 fn deletion(status: &AppWrapperStatus, otherwise: &str) -> String {
     let found = condition::find(&status.conditions, condition::DELETING_RESOURCES);
-    let message = found.filter(|found| found.status == "True").map(|found| found.message.as_str());
-    match message.and_then(|message| message.strip_prefix("Waiting for ")) {
-        Some(blockers) => format!("waiting for the deletion of {blockers}"),
+    let named = found.filter(|found| found.status == "True").and_then(|found| {
+        Some((found.reason.as_str(), found.message.strip_prefix("Waiting for ")?))
+    });
+    match named {
+        // they are not deleted
+        Some((deleting::UNDETERMINED, pods)) => format!("waiting for {pods}"),
+        Some((_, blockers)) => format!("waiting for the deletion of {blockers}"),
         None => otherwise.to_owned(),
     }
 }

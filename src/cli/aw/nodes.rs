@@ -25,7 +25,7 @@ use crate::observe::nodes::{self, Marks};
 use crate::observe::raw_object::RawObject;
 use crate::observe::suspicions::Stored;
 use crate::snapshot::place::Site;
-use crate::suspicion::{Known, is_suspect, score, suspects, suspects_max};
+use crate::suspicion::{Known, reaching, score, suspects_max};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -124,14 +124,10 @@ fn listed(
     let known = stored.iter().filter_map(|(node, stored)| {
         Some(Known { node, uid: uids.get(node.as_str())?, record: &stored.record })
     });
-    let known: Vec<Known<'_>> = known.collect();
-    let suspects = suspects(known.iter().copied(), sites.len(), now, settings);
-    let reach = |one: &&Known<'_>| {
-        let is_of_it = one.record.node_uid == one.uid;
-        is_of_it && is_suspect(score(one.record, now, settings), settings)
-    };
-    let reaching = known.iter().filter(reach).count();
-    notes.extend(too_many(reaching.saturating_sub(suspects.len()), sites.len()));
+    let mut suspects = reaching(known, now, settings);
+    let most = suspects_max(sites.len());
+    notes.extend(too_many(suspects.len().saturating_sub(most), sites.len()));
+    suspects.truncate(most);
     let item = |(node, stored): (&String, &Stored)| {
         let suspect = suspects.iter().any(|one| one.node == *node);
         Item {

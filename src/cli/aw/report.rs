@@ -281,7 +281,7 @@ fn text(report: &Report, colours: bool) -> Page {
     } else if !report.rows.is_empty() {
         let requested = report.namespaces.iter().map(|(name, count)| (name, *count));
         let resources = Resources::by_namespaces(requested);
-        let titles = with_resources(titles(report.by), &resources);
+        let titles = with_resources(&titles(report.by), &resources);
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let rows: Vec<Row> = report.rows.iter().map(|line| row(line, &resources)).collect();
         page.append(table((&titles, None), &rows, GAP, colours));
@@ -300,16 +300,17 @@ fn text(report: &Report, colours: bool) -> Page {
 }
 
 /// The titles; those of the resources follow, of the time that was not productive, or of the attempts.
-const fn titles(by: By) -> &'static [&'static str] {
-    match by {
-        By::Queue => &["QUEUE", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
-        By::User => &["USER", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
-        By::Namespace => {
-            &["NAMESPACE", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"]
-        }
-        By::Category => &["CATEGORY", "FAILURES", "ATTEMPT TIME"],
-        By::Node => &["NODE", "FAILURES", "ATTEMPT TIME"],
-    }
+fn titles(by: By) -> Vec<&'static str> {
+    let ledger: &[_] = &["APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"];
+    let failures: &[_] = &["FAILURES", "ATTEMPT TIME"];
+    let (first, others) = match by {
+        By::Queue => ("QUEUE", ledger),
+        By::User => ("USER", ledger),
+        By::Namespace => ("NAMESPACE", ledger),
+        By::Category => ("CATEGORY", failures),
+        By::Node => ("NODE", failures),
+    };
+    [&[first], others].concat()
 }
 
 fn row(line: &Line, resources: &Resources) -> Row {

@@ -7,7 +7,7 @@ use kube::runtime::watcher::{self, Event};
 
 use super::super::Error;
 use super::super::cluster::unanswered;
-use super::super::place::{One, Place, appwrappers, get, is_unserved};
+use super::super::place::{One, Place, appwrappers, get, is_absent, is_unserved};
 use super::super::term;
 use super::watch::relist::{Events, problem, watch};
 use crate::observe::live;
@@ -137,7 +137,7 @@ impl Sights {
             match get(&place.client, &appwrappers(), Some(&place.namespace), name).await {
                 Ok(seen) if seen.meta.uid.as_deref() == Some(self.uid.as_str()) => {}
                 Ok(_) => return Ok(()),
-                Err(error) if is_unserved(&error) || is_not_found(&error) => return Ok(()),
+                Err(error) if is_unserved(&error) || is_absent(&error) => return Ok(()),
                 Err(error) if matches!(live::code(&error), Some(401 | 403)) => {
                     return Err(unanswered(&error));
                 }
@@ -154,11 +154,6 @@ impl Sights {
         }
         One::of(seen).ok().map(|one| Sight::Is(one.into()))
     }
-}
-
-/// Whether the API server says that there is no such object: a proxy may answer with the same code.
-fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound")
 }
 
 /// # Errors

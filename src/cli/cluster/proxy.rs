@@ -10,7 +10,7 @@ use kube::config::Kubeconfig;
 /// What the environment says; empty where it says nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProxySettings {
-    /// `HTTPS_PROXY`.
+    /// `HTTPS_PROXY`, or `HTTP_PROXY` for a server without TLS.
     proxy: String,
     /// `NO_PROXY`.
     no_proxy: String,
@@ -18,13 +18,17 @@ pub(super) struct ProxySettings {
 
 impl ProxySettings {
     /// Those of the environment of this process.
-    pub(super) fn of_environment() -> Self {
+    pub(super) fn of_environment(server: &Uri) -> Self {
         let first = |names: [&str; 2]| {
             let values = names.into_iter().filter_map(std::env::var_os);
             let mut values = values.filter_map(|value| value.into_string().ok());
             values.find(|value| !value.is_empty()).unwrap_or_default()
         };
-        let proxy = first(["HTTPS_PROXY", "https_proxy"]);
+        let proxy = if server.scheme_str() == Some("http") {
+            first(["HTTP_PROXY", "http_proxy"])
+        } else {
+            first(["HTTPS_PROXY", "https_proxy"])
+        };
         Self { proxy, no_proxy: first(["NO_PROXY", "no_proxy"]) }
     }
 
@@ -56,10 +60,12 @@ fn is_direct(server: &Uri, no_proxy: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     let is_local = host.eq_ignore_ascii_case("localhost")
         || address.is_ok_and(|address| address.to_canonical().is_loopback());
-    // the library takes `*` for a name, so for no address
-    let is_all = || no_proxy.split(',').any(|entry| entry.trim() == "*");
-    let rules = || Matcher::builder().all("http://proxy").no(no_proxy).build();
-    is_local || is_all() || rules().intercept(server).is_none()
+    // the library takes `*` for a name, so for no address, and knows no `*.` before a domain
+    let entries: Vec<&str> = no_proxy.split(',').map(str::trim).collect();
+    let known = entries.iter().map(|entry| entry.strip_prefix("*.").unwrap_or(entry));
+    let known = known.collect::<Vec<_>>().join(",");
+    let rules = || Matcher::builder().all("http://proxy").no(known).build();
+    is_local || entries.contains(&"*") || rules().intercept(server).is_none()
 }
 
 #[cfg(test)]
@@ -81,6 +87,7 @@ mod tests {
             ("API.Example.com", " api.EXAMPLE.com ,", true),
             ("api.example.com", "example.com", true),
             ("api.example.com", ".example.com", true),
+            ("api.example.com", "other.com, *.example.com", true),
             ("example.com", "example.com", true),
             ("badexample.com", "example.com", false),
             ("api.example.com", "ple.com", false),

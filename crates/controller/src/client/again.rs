@@ -5,12 +5,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode};
 use kube::client::Body;
 use tokio::sync::Mutex;
 use tower::{BoxError, Layer, Service};
 
-use super::{asks_to_wait, send};
+use super::{asked_to_wait, send};
 
 /// How often a request is sent again. Source: `maxRetries` of client-go's `Request`.
 const AGAIN_MAX: u32 = 10;
@@ -80,7 +80,6 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 
 /// How long to wait before a request is sent again; none where it is not.
 fn wait(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
-    let asked = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    let wait = Duration::from_secs(asked.trim().parse().ok()?);
-    (asks_to_wait(code.as_u16()) && wait <= WAIT_MAX).then_some(wait)
+    let wait = Duration::from_secs(asked_to_wait(code, headers)?.into());
+    (wait <= WAIT_MAX).then_some(wait)
 }

@@ -151,6 +151,13 @@ const fn asks_to_wait(code: u16) -> bool {
     matches!(code, 429 | 503)
 }
 
+/// For how many seconds the API server asks to wait, by the head of its answer.
+fn asked_to_wait(code: StatusCode, headers: &HeaderMap) -> Option<u32> {
+    let asked = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    let seconds = asked.trim().parse().ok()?;
+    asks_to_wait(code.as_u16()).then_some(seconds)
+}
+
 /// An extension of a request for pods: of each, no more is read than
 /// [`PodRecord`](crate::observe::pod_record::PodRecord) does, so that they may come in protobuf, which costs the API
 /// server less than JSON. A list or a watch of the pods of all namespaces needs none.
@@ -315,11 +322,7 @@ fn has_parameter(uri: &Uri, is_it: impl Fn(&str, &str) -> bool) -> bool {
 /// The body of an error with the `Retry-After` of its head, where it does not have that already: the
 /// API server's own limits on requests answer in plain text.
 fn with_retry_after(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Bytes {
-    if !asks_to_wait(code.as_u16()) {
-        return body;
-    }
-    let asked = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let Some(seconds) = asked.and_then(|text| text.trim().parse::<u32>().ok()) else { return body };
+    let Some(seconds) = asked_to_wait(code, headers) else { return body };
     let mut status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(&body);
         Status::failure(text.trim(), &reason_of(code))

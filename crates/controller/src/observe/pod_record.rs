@@ -170,6 +170,15 @@ struct LeanTerminated {
     finished_at: Option<Time>,
 }
 
+/// The clock of a pod's node beside that of the API server.
+#[derive(Clone, Copy)]
+struct NodeClock {
+    /// By how much it was behind when the pod started.
+    behind: SignedDuration,
+    /// When the status of the pod was written last, by the clock of the API server.
+    written: Option<Timestamp>,
+}
+
 impl PodRecord {
     /// Reads a pod; one that cannot be read counts as Pending, which concludes nothing.
     #[must_use]
@@ -178,8 +187,8 @@ impl PodRecord {
     }
 
     /// A newer record of a pod that keeps when its deletion was first requested: the API server moves the deletion
-    /// timestamp to the end of the pod when a kubelet then deletes it with a grace period of 0. Nor does it fail later
-    /// because its status is written once more. Source: `BeforeDelete` of apiserver 1.36.
+    /// timestamp to the end of the pod when a kubelet then deletes it with a grace period of 0. Nor does it fail later, or its
+    /// containers end later, because its status is written once more. Source: `BeforeDelete` of apiserver 1.36.
     #[must_use]
     pub fn after(self: Arc<Self>, older: &Self) -> Arc<Self> {
         if older.identity.uid != self.identity.uid {
@@ -189,13 +198,21 @@ impl PodRecord {
             |old: Option<Timestamp>, new: Option<Timestamp>| old.filter(|_| old < new).or(new);
         let requested = first(older.pod.deletion_requested, self.pod.deletion_requested);
         let failed_by = first(older.pod.failed_by, self.pod.failed_by);
-        if (requested, failed_by) == (self.pod.deletion_requested, self.pod.failed_by) {
+        let has_succeeded = |it: &Self| it.pod.phase == PodPhase::Succeeded;
+        // none of them starts again
+        let has_ends = has_succeeded(older) && has_succeeded(&self);
+        if (requested, failed_by) == (self.pod.deletion_requested, self.pod.failed_by)
+            && (!has_ends || older.pod.containers == self.pod.containers)
+        {
             return self;
         }
         let mut newer = Arc::unwrap_or_clone(self);
         newer.identity.deletion_requested = requested;
         newer.pod.deletion_requested = requested;
         newer.pod.failed_by = failed_by;
+        if has_ends {
+            newer.pod.containers.clone_from(&older.pod.containers);
+        }
         Arc::new(newer)
     }
 
@@ -218,12 +235,12 @@ impl PodRecord {
         let grace = metadata.deletion_grace_period_seconds;
         let identity = metadata.identity();
         let (resources, sidecars) = (spec.resources(), spec.sidecars());
-        let behind = status.behind(created);
-        let containers: Vec<Container> = containers(status.init_container_statuses, true, behind)
+        let clock = NodeClock { behind: status.behind(created), written: status_written };
+        let containers: Vec<Container> = containers(status.init_container_statuses, true, clock)
             .map(|one| Container { restartable: sidecars.contains(one.name.as_str()), ..one })
-            .chain(containers(status.container_statuses, false, behind))
+            .chain(containers(status.container_statuses, false, clock))
             .collect();
-        let started = status.start_time.map(|time| set_forward(time.0, behind));
+        let started = status.start_time.map(|time| clock.set_forward(time.0));
         let failed_by = failed_by(status_written, started, containers.is_empty());
         let phase = phase(status.phase.as_deref());
         // what podFailurePolicy may be asked about; while a gang runs it would only take memory
@@ -349,7 +366,7 @@ impl Resource for WatchedPod {
 impl LeanPodStatus {
     /// By how much the clock of the pod's node is behind that of the API server, as far as its start tells: a kubelet
     /// starts a pod after it was created and bound. The times have seconds, and a difference of one tells nothing. What
-    /// it is compared with never changes, so a pod has the same end at every look.
+    /// it is compared with never changes.
     fn behind(&self, created: Option<Timestamp>) -> SignedDuration {
         let is_bound = |one: &&LeanCondition| one.kind == "PodScheduled" && one.status == "True";
         let bound = self.conditions.iter().find(is_bound);
@@ -384,9 +401,18 @@ impl LeanPodSpec {
     }
 }
 
-/// A time of a node by the clock of the API server.
-fn set_forward(time: Timestamp, behind: SignedDuration) -> Timestamp {
-    time.checked_add(behind).unwrap_or(time)
+impl NodeClock {
+    /// A time of the node by the clock of the API server.
+    fn set_forward(self, time: Timestamp) -> Timestamp {
+        time.checked_add(self.behind).unwrap_or(time)
+    }
+
+    /// The end of a container by the clock of the API server. It is not set forward past the write that reports it: the clock
+    /// of the node may have been corrected since the pod started.
+    fn end(self, time: Timestamp) -> Timestamp {
+        let end = self.set_forward(time);
+        self.written.map_or(end, |written| end.min(written.max(time)))
+    }
 }
 
 /// The latest time at which a Failed pod can have failed: when its status was written. A pod without containers was
@@ -437,7 +463,7 @@ fn trimmed(mut message: String) -> String {
 fn containers(
     statuses: Vec<LeanContainerStatus>,
     init: bool,
-    behind: SignedDuration,
+    clock: NodeClock,
 ) -> impl Iterator<Item = Container> {
     statuses.into_iter().map(move |status| {
         let LeanState { waiting, running, terminated } = status.state;
@@ -447,7 +473,7 @@ fn containers(
                 signal: end.signal,
                 reason: end.reason,
                 message: trimmed(end.message),
-                finished_at: end.finished_at.map(|time| set_forward(time.0, behind)),
+                finished_at: end.finished_at.map(|time| clock.end(time.0)),
             }),
             (None, Some(LeanWaiting { reason, message }), _) => {
                 ContainerState::Waiting { reason, message: trimmed(message) }
@@ -592,6 +618,34 @@ mod tests {
             let ends: Vec<_> = record.pod.terminated().map(|(_, end)| end.finished_at).collect();
             assert_eq!(ends, [Some(time(want - 1)), Some(time(want))], "{told}");
         }
+    }
+
+    /// A node whose clock was behind by 70 s when the pod started, and may have been corrected before it ended.
+    #[test]
+    fn an_end_is_not_set_forward_past_the_write_that_reports_it() {
+        let time = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
+        let read = |ended: i64, written: Option<i64>| {
+            let write = |at: i64| json!({"subresource": "status", "time": time(at).to_string()});
+            let end = json!({"exitCode": 0, "finishedAt": time(ended).to_string()});
+            Arc::new(PodRecord::of(&seen(&json!({
+                "metadata": {
+                    "name": "p", "uid": "u", "creationTimestamp": time(5).to_string(),
+                    "managedFields": written.map(write).into_iter().collect::<Vec<_>>(),
+                },
+                "status": {
+                    "phase": "Succeeded", "startTime": time(-65).to_string(),
+                    "containerStatuses": [{"name": "c", "state": {"terminated": end}}],
+                },
+            }))))
+        };
+        let end = |record: &PodRecord| record.pod.terminated().find_map(|(_, end)| end.finished_at);
+        for (ended, written, want) in
+            [(-50, Some(21), 20), (20, Some(21), 21), (20, Some(19), 20), (20, None, 90)]
+        {
+            assert_eq!(end(&read(ended, written)), Some(time(want)), "{ended} {written:?}");
+        }
+        let again = read(20, Some(60)).after(&read(20, Some(21)));
+        assert_eq!(end(&again), Some(time(21)), "its status is written once more");
     }
 
     #[test]

@@ -365,7 +365,8 @@ async fn read(
         // a Node or the like, which nothing in a namespace controls
         Err(Error::NotNamespaced(_)) => (Ancestor::Exists(None), Some(10 * DOUBT_FOR)),
         Err(error) => match error.code() {
-            Some(401 | 403) => unknown(Doubt::Forbidden, DOUBT_FOR),
+            Some(403) => unknown(Doubt::Forbidden, DOUBT_FOR),
+            // 401 too: a token that has expired is about to be replaced
             Some(_) | None => unknown(Doubt::Unavailable, READ_AGAIN_AFTER),
         },
     }

@@ -12,7 +12,7 @@ use super::{VerdictAction, deploy, force_delete, orphans, pause, undetermined};
 use crate::api::condition::deleting;
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
-use crate::snapshot::{Pod, Presence};
+use crate::snapshot::Presence;
 use crate::tuning::Period;
 
 /// Advances the components that are to be deleted or created.
@@ -118,12 +118,12 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
     let snapshot = draft.facts.snapshot;
     let grace = draft.facts.limits.forceful_deletion_grace;
     let forced_from = grace.after(steps::since(draft, index));
-    let forced = draft.facts.now >= forced_from;
+    let all_forced = draft.facts.now >= forced_from;
     if let Presence::Present(_) = snapshot.components[index].presence
         && let Some(object) = snapshot.components[index].ours()
     {
         let target = Target { component: index, uid: object.uid.clone() };
-        if forced {
+        if all_forced {
             draft.act(Action::ForceDelete(target));
         } else if !object.terminating {
             draft.act(Action::Delete(target));
@@ -131,35 +131,25 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
         draft.verdict.action = VerdictAction::Delete;
         draft.verdict.delete.push(index);
     }
-    let fenced: Vec<&Pod> = force_delete::fenced(draft).collect();
-    let facts = draft.facts;
-    let at_once = |pod: &&Pod| {
-        let is_fenced = || fenced.iter().any(|one| one.uid == pod.uid);
-        forced || force_delete::is_overdue(facts, pod) || is_fenced()
-    };
-    for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(at_once) {
-        force_delete::force(draft, pod);
+    let forces = all_forced || force_delete::force_due(draft, Some(index));
+    for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)) {
+        if all_forced {
+            force_delete::force(draft, pod);
+        } else if pod.detached && !pod.terminating {
+            force_delete::delete(draft, pod);
+        }
     }
-    let detached = |pod: &&Pod| pod.detached && !pod.terminating && !at_once(pod);
-    for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(detached) {
-        force_delete::delete(draft, pod);
-    }
-    draft.look_again(if forced { forced_again(draft, forced_from) } else { forced_from });
-    let own = snapshot.pods.iter().filter(|pod| pod.component == Some(index) && pod.terminating);
-    let due = own.filter_map(|pod| health::overdue_from(facts, pod)).filter(|at| facts.now < *at);
-    if let Some(due) = due.min() {
-        draft.look_again(due);
-    }
-    name_what_remains(draft, index, forced);
+    draft.look_again(if all_forced { forced_again(draft, forced_from) } else { forced_from });
+    name_what_remains(draft, index, forces);
     draft.verdict.message =
         format!("Deleting {} before it is recreated", snapshot.components[index].title());
 }
 
-/// Names what keeps a component from going, once that takes long.
-fn name_what_remains(draft: &mut Draft<'_>, index: usize, forced: bool) {
+/// Names what keeps a component from going, once that takes long, or once something of it is force-deleted.
+fn name_what_remains(draft: &mut Draft<'_>, index: usize, forces: bool) {
     let blockers = blockers_of(draft, Some(index));
     let named_from = named_from(draft, steps::since(draft, index));
-    if forced {
+    if forces {
         name_blockers(draft, &blockers, deleting::FORCED);
     } else if draft.facts.now < named_from {
         draft.look_again(named_from);

@@ -4,9 +4,10 @@
 //! A Job that fails deletes its running pods, and so does one that succeeds before all of its pods have, a `JobSet` that
 //! starts again because one of them failed, a Volcano Job that restarts or completes, and a `RayJob` that tries again with a
 //! new cluster. They then end with 143 or 137 and count as failed for a moment, until they are gone. What they say is
-//! nothing that their containers did, and whether it is seen is a matter of time, so no policy is asked about them. A pod
-//! that was deleted without an earlier failure is judged like any other, as KEP-3329 does it, and so is one that was
-//! disrupted.
+//! nothing that their containers did, and whether it is seen is a matter of time, so no policy is asked about them. Of a
+//! `JobSet` with a Job that may succeed before all of its pods have, it is not known when it does: none of the deleted pods
+//! of the `JobSet` is asked about. A pod that was deleted without an earlier failure is judged like any other, as KEP-3329
+//! does it, and so is one that was disrupted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,14 +1,13 @@
 //! Deletes what exists: gracefully at first, then forcefully; the API server itself has to say that nothing is left.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::blockers::{blockers, name_blockers, waiting_for};
 use super::draft::Draft;
-use super::force_delete::{delete, fenced, force, is_overdue};
-use super::{VerdictAction, health, over_quota, undetermined};
+use super::force_delete::{delete, fenced, force, force_due};
+use super::{VerdictAction, over_quota, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
@@ -20,6 +19,8 @@ use crate::tuning::Period;
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// First and last interval at which a forceful deletion is tried again.
 const RETRY_FORCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(1));
+/// How late [`Mutation::DeleteLate`] begins.
+const LATE: Period = Period::from_secs(10);
 
 /// Requests the deletion of what is left, gracefully and then forcefully. True once a LIST has shown that nothing is.
 pub(super) fn delete_remaining(draft: &mut Draft<'_>) -> bool {
@@ -51,6 +52,11 @@ pub(super) fn delete_remaining(draft: &mut Draft<'_>) -> bool {
         return false;
     }
     let started = deleting_since(draft);
+    let late_from = LATE.after(started);
+    if mutations::is_present(Mutation::DeleteLate) && draft.facts.now < late_from {
+        draft.look_again(late_from);
+        return false;
+    }
     let forced_from = forced_from(draft, started);
     let forced = draft.facts.now >= forced_from || mutations::is_present(Mutation::ForceAtOnce);
     if forced && snapshot.answered != FreshRead::Gone && pods_are_left_alone(draft) {
@@ -95,25 +101,17 @@ fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Tim
             draft.verdict.delete.push(index);
         }
     }
-    let fenced: BTreeSet<&str> = fenced(draft).map(|pod| pod.uid.as_str()).collect();
-    for pod in snapshot.pods.iter().filter(|pod| pod.terminating) {
-        // its own deletion may have begun before that of the others
-        let due = health::overdue_from(draft.facts, pod).filter(|due| draft.facts.now < *due);
-        if fenced.contains(pod.uid.as_str()) || is_overdue(draft.facts, pod) {
-            force(draft, pod);
-        } else if let Some(due) = due {
-            draft.look_again(due);
-        }
-    }
+    let forces = force_due(draft, None);
     for pod in snapshot.pods.iter().filter(|pod| pod.detached && !pod.terminating) {
         delete(draft, pod);
     }
-    let named_from = named_from(draft, started);
+    let named_from = if forces { draft.facts.now } else { named_from(draft, started) };
+    let reason = if forces { deleting::FORCED } else { deleting::INITIATED };
     let blockers = blockers(draft);
     if draft.facts.now < named_from {
         draft.look_again(named_from);
     } else {
-        name_blockers(draft, &blockers, deleting::INITIATED);
+        name_blockers(draft, &blockers, reason);
     }
     draft.verdict.message = waiting_for(&blockers);
     if draft.acts() {

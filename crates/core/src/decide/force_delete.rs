@@ -1,6 +1,8 @@
 //! Deletion of pods on lost nodes: forced at once where nothing runs any more; where a pod may still run, a
 //! message names the node.
 
+use std::collections::BTreeSet;
+
 use super::draft::Draft;
 use super::{Facts, health};
 use crate::mutations::{self, Mutation};
@@ -27,6 +29,28 @@ pub fn is_overdue(facts: Facts<'_>, pod: &Pod) -> bool {
     let is_removable = pod.terminating && !pod.held_by_finalizers;
     let from = health::overdue_from(facts, pod).filter(|_| is_removable);
     from.is_some_and(|from| from <= facts.now) && !mutations::is_present(Mutation::NeverForce)
+}
+
+/// Force-deletes the Terminating pods, of a component or of all, of which nothing runs or which are overdue, and looks again
+/// when the next one is. Returns true if one is overdue: it may still run.
+pub fn force_due(draft: &mut Draft<'_>, component: Option<usize>) -> bool {
+    let facts = draft.facts;
+    let fenced: BTreeSet<&str> = fenced(draft).map(|pod| pod.uid.as_str()).collect();
+    let is_of = |pod: &&Pod| component.is_none() || pod.component == component;
+    let mut any_overdue = false;
+    for pod in facts.snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_of) {
+        // its own deletion may have begun before that of the others
+        let due = health::overdue_from(facts, pod).filter(|due| facts.now < *due);
+        let is_fenced = fenced.contains(pod.uid.as_str());
+        let overdue = !is_fenced && is_overdue(facts, pod);
+        any_overdue |= overdue;
+        if is_fenced || overdue {
+            force(draft, pod);
+        } else if let Some(due) = due {
+            draft.look_again(due);
+        }
+    }
+    any_overdue
 }
 
 /// Deletes a pod in the ordinary way, where nothing else would.

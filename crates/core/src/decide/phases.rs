@@ -200,7 +200,7 @@ fn unless_failed_early(
     };
     let problem = missing.or_else(|| failed::failed_component(draft, &judged, &pod_sets));
     let problem = problem.or(fatal);
-    let problem = problem.or_else(|| failed_pod_that_is_due(draft, &judged, &pod_sets));
+    let problem = problem.or_else(|| failed_pod_that_is_due(draft, &judged));
     let is_due = |problem: &Problem<'_>| match problem.ruling(draft).action {
         RulingAction::RecreateComponent(_) => false,
         RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => true,
@@ -211,17 +211,19 @@ fn unless_failed_early(
     }
 }
 
-/// A wrapped Pod that failed, once what is to follow is due: until then, it is looked at again.
+/// A wrapped Pod that failed, once what is to follow is due: until then, it is looked at again. A failed pod of another
+/// component does not keep it from that.
 fn failed_pod_that_is_due<'a>(
     draft: &mut Draft<'a>,
     judged: &Rc<Judged<'a>>,
-    pod_sets: &[PodSetHealth<'a>],
 ) -> Option<Problem<'a>> {
     let snapshot = draft.facts.snapshot;
-    if !snapshot.components.iter().any(|component| pods::has_failed_itself(snapshot, component)) {
+    let mut own = components::begun_pod_sets(draft);
+    own.retain(|set| pods::has_failed_itself(snapshot, &snapshot.components[set.component]));
+    if own.is_empty() {
         return None;
     }
-    let problem = pods::failed_component_pod(draft, judged, pod_sets)?;
+    let problem = pods::failed_component_pod(draft, judged, &own)?;
     let due = problem.due(draft, &problem.ruling(draft));
     let Some(due) = due.filter(|due| draft.facts.now < *due) else { return Some(problem) };
     draft.look_again(due);

@@ -169,7 +169,7 @@ fn first_failed_pod<'a>(
     })
 }
 
-/// The first failed pod, where it is a component itself.
+/// The first failed pod of these pod sets, each of a component that is a Pod and failed.
 pub fn failed_component_pod<'a>(
     draft: &mut Draft<'a>,
     judged: &Rc<Judged<'a>>,
@@ -177,9 +177,7 @@ pub fn failed_component_pod<'a>(
 ) -> Option<Problem<'a>> {
     let replacement = Replacement::of(draft.facts);
     let problem = first_failed_pod(draft, judged, pod_sets, &replacement)?;
-    let component = problem.component.and_then(|it| draft.facts.snapshot.components.get(it))?;
-    let is_itself = has_failed_itself(draft.facts.snapshot, component);
-    is_itself.then(|| Problem { judged: Some(judged.clone()), ..problem })
+    Some(Problem { judged: Some(judged.clone()), ..problem })
 }
 
 /// Whether a component is a Pod that failed: it reports no failure of its own.
@@ -441,7 +439,7 @@ fn too_few_pods<'a>(
 }
 
 /// A pod set whose pods run and are not all Ready, while a later step waits for that. They have as long for it as for starting
-/// to run: from when all of them run, or from when the last of them ceased to be Ready.
+/// to run: from when all of them run, from when the last of them ceased to be Ready, or from when the later step began to wait.
 fn never_ready<'a>(draft: &mut Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
     let facts = draft.facts;
     let (steps, index) = (&facts.snapshot.policies.steps, health.component);
@@ -450,16 +448,17 @@ fn never_ready<'a>(draft: &mut Draft<'a>, health: &PodSetHealth<'a>) -> Option<P
         return None;
     }
     let is_up = steps::standing(draft, index) == ComponentStage::Up;
-    if !is_up || !steps::is_waited_for(draft, index) || facts.snapshot.undetermined.incomplete {
+    if !is_up || facts.snapshot.undetermined.incomplete {
         return None;
     }
+    let waited = steps::waited_for_since(draft, index)?;
     let is_own = |pod: &&Pod| pod.component == Some(index) && pod.pod_set == Some(health.pod_set);
     let own = attempts::pods(facts.snapshot).filter(is_own);
     let runs = own.filter(|pod| pod.phase == PodPhase::Running && !pod.terminating);
     let unready = runs.filter_map(|pod| pod.conditions.iter().find(|it| it.kind == "Ready"));
     let unready = unready.filter(|ready| ready.status != "True").filter_map(|ready| ready.since);
     let ready = health::ready_since(draft, health).unwrap_or(facts.now);
-    let known = facts.snapshot.last_gap.into_iter().chain([ready]);
+    let known = facts.snapshot.last_gap.into_iter().chain([ready, waited]);
     let since = unready.filter(|at| *at <= facts.now).chain(known).max()?;
     let unready_from = facts.limits.warmup_grace.after(since);
     if facts.now < unready_from {

@@ -73,7 +73,8 @@ pub fn all_gone(draft: &mut Draft<'_>, gone: Timestamp) {
 
 /// Whether a Workload was deactivated for this return.
 fn is_our_own(workload: &Workload, requeue: &Requeue) -> bool {
-    !workload.active && workload.deactivated_for.as_deref() == Some(&requeue.attempt.to_string())
+    let is_marked = workload.deactivated_for.as_deref() == Some(&requeue.attempt.to_string());
+    !workload.active && (is_marked || mutations::is_present(Mutation::AnyDeactivationTrusted))
 }
 
 /// Resetting, and everything is gone: has the Workload deactivated, so that Kueue releases the quota. False where
@@ -151,6 +152,12 @@ fn recall(draft: &mut Draft<'_>) -> bool {
         WorkloadRead::NotRead => draft.ask_workload(),
         WorkloadRead::Found(Workload { active: false, deactivated_for: Some(mark), .. }) => {
             let Ok(attempt) = mark.parse() else { return false };
+            draft.status.requeue = Some(Requeue { attempt, active_after: None });
+        }
+        WorkloadRead::Found(workload)
+            if !workload.active && mutations::is_present(Mutation::AnyDeactivationTrusted) =>
+        {
+            let attempt = attempts::current(&draft.status);
             draft.status.requeue = Some(Requeue { attempt, active_after: None });
         }
         WorkloadRead::Found(_) | WorkloadRead::Absent | WorkloadRead::Refused(_) => return false,

@@ -142,15 +142,18 @@ fn steps_of<'a>(draft: &Draft<'a>) -> &'a Steps {
     &draft.facts.snapshot.policies.steps
 }
 
-/// Whether a component of a later step is still to be created.
-pub fn is_waited_for(draft: &Draft<'_>, index: usize) -> bool {
+/// Since when a component of a later step that is to be created waits for this one; none where none does.
+pub fn waited_for_since(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
     let steps = steps_of(draft);
     let all = 0..draft.facts.snapshot.components.len();
-    let mut later = all.filter(|other| steps.step(*other) > steps.step(index));
-    later.any(|other| match standing(draft, other) {
-        ComponentStage::Later | ComponentStage::Coming => true,
-        ComponentStage::Going | ComponentStage::Up => false,
-    })
+    let later = all.filter(|other| steps.step(*other) > steps.step(index));
+    let waiting_since = later.filter_map(|other| match standing(draft, other) {
+        // it has waited since this one was created
+        ComponentStage::Later => Some(Timestamp::MIN),
+        ComponentStage::Coming => Some(since(draft, other)),
+        ComponentStage::Going | ComponentStage::Up => None,
+    });
+    waiting_since.min()
 }
 
 /// What the next step waits for, or else a component that comes back, in a sentence; none where nothing waits for a step.

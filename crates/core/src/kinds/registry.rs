@@ -22,7 +22,7 @@ use super::Error;
 use super::node::Node;
 use super::status::Object;
 use crate::api::PodSet;
-use crate::snapshot::{End, Report};
+use crate::snapshot::{End, Expected, Report};
 
 /// The families of kinds, in the order in which they are listed.
 const FAMILIES: [&[Kind]; 7] = [
@@ -303,6 +303,12 @@ impl Kind {
 /// The indexes of pod sets by their paths.
 fn pod_set_indexes(pod_sets: &[PodSet]) -> BTreeMap<&str, usize> {
     pod_sets.iter().enumerate().map(|(index, set)| (set.path.as_str(), index)).collect()
+}
+
+/// What does not end runs all its pods, as many as its object is scaled to.
+fn expect_all(pod_sets: &[PodSet], report: &mut Report) {
+    let all = pod_sets.iter().map(|set| Expected::pods(set.count().into()));
+    report.expected.extend(all.enumerate());
 }
 
 /// A small object of every kind, with its pod sets.

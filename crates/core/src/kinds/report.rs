@@ -11,11 +11,11 @@ use crate::snapshot::Report;
 /// nothing, and so does a kind that is not known; of another version of a known kind, the outcome alone is read, and of
 /// the MPI Operator's `MPIJob` whether its launcher waits for the workers.
 ///
-/// `pod_sets` are the component's, as recorded; their paths tell which index a replicated Job or a
-/// replica type has. [`Report::expected`] is filled for kinds whose object tells, from the live object:
-/// [`Expected::running`](crate::snapshot::Expected::running) is the number of pods that should be Pending or
-/// Running now, besides those that succeeded. It is 0 for a replicated Job that still waits for others, which is also
-/// in [`Report::unstarted`].
+/// `pod_sets` are those that the live object implies or, where it implies none, those that are recorded in it, without
+/// counts; their paths tell which index a replicated Job or a replica type has. [`Report::expected`] is filled for kinds
+/// whose object tells, from the live object: [`Expected::running`](crate::snapshot::Expected::running) is the number of
+/// pods that should be Pending or Running now, besides those that succeeded. It is 0 for a replicated Job that still waits
+/// for others, which is also in [`Report::unstarted`].
 #[must_use]
 pub fn report(api_version: &str, kind: &str, pod_sets: &[PodSet], object: &Value) -> Report {
     let read = |row: &Kind| {

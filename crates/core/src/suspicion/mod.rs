@@ -18,7 +18,7 @@ mod tests;
 
 pub use record::Record;
 pub use score::{is_suspect, score};
-pub use suspects::{Known, Suspect, room, suspects, suspects_max};
+pub use suspects::{Known, Suspect, reaching, room, suspects, suspects_max};
 pub use testimony::{Suspicions, Testimony, rank};
 
 use crate::api::EvidenceKind;

@@ -46,6 +46,18 @@ pub fn suspects<'a>(
     now: Timestamp,
     config: &NodeSuspicion,
 ) -> Vec<Suspect> {
+    let mut all = reaching(known, now, config);
+    all.truncate(suspects_max(nodes));
+    all
+}
+
+/// The nodes that reach the threshold, in the same order, without a limit.
+#[must_use]
+pub fn reaching<'a>(
+    known: impl IntoIterator<Item = Known<'a>>,
+    now: Timestamp,
+    config: &NodeSuspicion,
+) -> Vec<Suspect> {
     let is_of_it = |known: &Known<'_>| known.record.node_uid == known.uid;
     let scored = known.into_iter().filter(is_of_it).map(|known| Suspect {
         node: known.node.to_owned(),
@@ -53,7 +65,6 @@ pub fn suspects<'a>(
     });
     let mut all: Vec<Suspect> = scored.filter(|one| is_suspect(one.score, config)).collect();
     all.sort_by(|a, b| (b.score, &a.node).cmp(&(a.score, &b.node)));
-    all.truncate(suspects_max(nodes));
     all
 }
 

@@ -109,7 +109,7 @@ impl World {
             ours: source.is_ours(),
             late,
             elapsed: self.elapsed,
-            prompt: self.options.faults.0.is_empty() && self.adversary.is_none(),
+            prompt: self.is_prompt(),
             slack: self.slack(Some(wrapper)),
             dated_within: self.dated_within(),
         };

@@ -79,6 +79,8 @@ impl World {
 
     /// A process dies, and starts again.
     pub(super) fn crash(&mut self, index: usize) {
+        // what it has just written was dated by its clock
+        self.note_skew();
         self.happened(Happening::Crash);
         let leads = self.replicas[index].leads && self.replicas[index].doubts.is_none();
         self.replicas[index] = self.new_replica(leads);
@@ -125,6 +127,7 @@ impl World {
         if left > 0 {
             replica.doubts = Some(left - 1);
         } else {
+            self.note_skew();
             self.replicas[index] = self.new_replica(false);
         }
     }

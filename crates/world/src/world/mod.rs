@@ -33,6 +33,8 @@ mod script;
 mod serve;
 pub mod show;
 pub mod shrink;
+#[cfg(test)]
+mod tests;
 pub mod trace;
 mod wire;
 

@@ -52,7 +52,6 @@ pub struct Oracle {
     pub reviews: BTreeMap<(String, String), (Duration, bool)>,
     /// Nodes that were shown to be lost, each with when that was, whether they are back or not.
     pub lost: BTreeMap<String, Vec<Duration>>,
-    losing: BTreeSet<String>,
     /// Nodes that are shown to be lost.
     shown_lost: BTreeSet<String>,
     /// Nodes of which was known once that nothing ran there: until when, where they are back.
@@ -186,8 +185,8 @@ const SEEN_AFTER: Duration = Duration::from_secs(45);
 /// A LIST is over after this: its pages show the pods as they were at its begin.
 const LISTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A watch of nodes lags for no longer, or hardly ever.
-const TOLD_WITHIN: Duration = Duration::from_mins(1);
+/// A node that was read is fenced for so long.
+const READ_WITHIN: Duration = Duration::from_secs(5);
 
 /// In a calm world a controller has seen what exists for so long.
 const NOTICED_AFTER: Duration = Duration::from_secs(10);
@@ -330,7 +329,7 @@ impl Oracle {
             wrapper.note_thing(object, &thing);
             wrapper.things.insert(object.uid.clone(), thing);
         }
-        wrapper.note_pods(&self.losing, elapsed);
+        wrapper.note_pods(&self.shown_lost, elapsed);
         Some((root, before))
     }
 
@@ -355,11 +354,12 @@ impl Oracle {
         }
     }
 
-    /// Whether nothing runs on a node, as far as a controller may know: it learns a little later that a node is back.
+    /// Whether nothing runs on a node, as far as a controller may know: it reads the node before it deletes a pod by force,
+    /// and the node may come back in between.
     #[must_use]
     pub fn is_fenced(&self, node: &str, elapsed: Duration) -> bool {
         let since = |until: Duration| elapsed.saturating_sub(until);
-        self.fenced.get(node).is_some_and(|until| until.is_none_or(|it| since(it) <= TOLD_WITHIN))
+        self.fenced.get(node).is_some_and(|until| until.is_none_or(|it| since(it) <= READ_WITHIN))
     }
 
     /// A node is lost or back: its pods failed then, though none of them changes.
@@ -374,13 +374,8 @@ impl Oracle {
         } else if self.shown_lost.insert(name.to_owned()) {
             self.lost.entry(name.to_owned()).or_default().push(elapsed);
         }
-        if nodes::is_lost(store, name) {
-            self.losing.insert(name.to_owned());
-        } else {
-            self.losing.remove(name);
-        }
         for wrapper in self.wrappers.values_mut() {
-            wrapper.note_pods(&self.losing, elapsed);
+            wrapper.note_pods(&self.shown_lost, elapsed);
         }
     }
 

@@ -81,11 +81,14 @@ impl World {
     /// Creates an object, or tries again a second later where that was refused.
     fn create_or_retry(&mut self, index: usize, object: Value) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let stranger = object["kind"] != "AppWrapper";
+        let (is_node, stranger) = (object["kind"] == "Node", object["kind"] != "AppWrapper");
         if self.closed || !self.create(object) {
             if self.faults_on {
                 self.agenda.at(self.elapsed + Duration::from_secs(1), Task::Script(index));
             }
+        } else if is_node {
+            // its kubelet registers it with its status
+            nodes::set_node(&mut self.store, &name, None);
         } else if stranger {
             let owner = name.split('-').next().unwrap_or_default().to_owned();
             self.happened_to(&owner, Happening::Stranger);

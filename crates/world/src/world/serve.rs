@@ -299,7 +299,7 @@ impl World {
         let violation = calls::check(&scope);
         self.coverage.checks += calls::CALLS.len() as u64;
         let name = body["metadata"]["name"].as_str().map(str::to_owned);
-        let (code, text, changed) = self.carry_out(call, target, body, late);
+        let (code, text, changed) = self.carry_out(call, target, body, (late, None));
         if changed && is_replaced {
             self.note_overtaken(target);
         }
@@ -324,20 +324,20 @@ impl World {
     }
 
     /// Whether nothing goes wrong: no fault, no process that stood still, and no more work than is done at once.
-    fn is_prompt(&self) -> bool {
+    pub(super) fn is_prompt(&self) -> bool {
         let is_small = self.oracle.wrappers.len() <= FEW;
         let is_calm = self.options.faults.0.is_empty() && self.options.plan.is_none() && is_small;
         let stood_still = self.replicas.iter().any(|replica| !replica.frozen_until.is_zero());
         is_calm && self.adversary.is_none() && self.outage_until.is_zero() && !stood_still
     }
 
-    /// The API server's part.
+    /// The API server's part. Beside whether the call may come too late: by how much it does.
     fn carry_out(
         &mut self,
         call: &Call,
         target: &Target,
         body: serde_json::Value,
-        late: bool,
+        (late, late_by): (bool, Option<Duration>),
     ) -> (u16, String, bool) {
         if let Some(refusal) = self.admission(call, target, &body, late) {
             // a namespace that is being deleted refuses nothing for good
@@ -360,6 +360,9 @@ impl World {
         let changed = self.store.version() != before;
         if let Some(review) = review {
             self.note_review(&review, &answered);
+        }
+        if let Some(late_by) = late_by.filter(|_| changed) {
+            self.note_late(target, late_by);
         }
         self.absorb(if late { Source::Late } else { Source::Ours });
         match answered {
@@ -489,11 +492,12 @@ impl World {
         let body = call.json();
         self.trace.note(self.elapsed, "late", short(&call.uri), &[]);
         self.happened(Happening::LateWrite);
-        self.note_late(&target, late_by);
-        self.carry_out(&call, &target, body, true);
-        // the attempt that it has begun was dated by it, too
-        self.note_late(&target, late_by);
-        self.note_overtaken(&target);
+        let (.., changed) = self.carry_out(&call, &target, body, (true, Some(late_by)));
+        if changed {
+            // the attempt that it has begun was dated by it, too
+            self.note_late(&target, late_by);
+            self.note_overtaken(&target);
+        }
     }
 
     /// An AppWrapper may have been written by a process that another has replaced, or by a write that came late.

@@ -1,9 +1,9 @@
 //! Components of the first step that fail while others are still to come.
 
-use super::given::{World, at, given};
+use super::given::{World, at, given, pod};
 use crate::api::{AttemptAction, Phase, condition};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{Component, CreationFailure, Object, Outcome, PodPhase, Presence};
+use crate::snapshot::{Component, CreationFailure, Object, Outcome, Pod, PodPhase, Presence};
 
 /// The first of two Jobs has failed, and the second is refused for now.
 fn given_failed() -> World {
@@ -111,6 +111,32 @@ fn a_wrapped_pod_that_fails_meanwhile_is_decided_about_when_due() {
     ] {
         assert_eq!(given_failed_pod().spec(spec).decide(second).next, want, "{what}");
     }
+}
+
+/// A pod of a Job of the first step failed before, and the Job may replace it.
+#[test]
+fn a_wrapped_pod_is_decided_about_whatever_else_failed() {
+    let mut world = given_failed_pod();
+    let mut job = world.snapshot.components[0].clone();
+    (job.name, job.kind) = ("job".into(), "Job".into());
+    world.snapshot.components.push(job);
+    let mut status = world.snapshot.status.component_status[0].clone();
+    (status.name, status.kind) = ("job".into(), "Job".into());
+    world.snapshot.status.component_status.push(status);
+    let of_job = Pod { component: Some(2), ..pod(1, PodPhase::Failed) }.at(15);
+    world.snapshot.pods.push(of_job);
+    let world = world.object_of(2, |object| {
+        object.uid = "job".into();
+        object.report.unreplaced.clear();
+    });
+    let rule = "failurePolicy: {rules: [{action: FailAppWrapper, targetComponents: [work]}]}";
+    for (spec, second, want) in
+        [(rule, 21, Phase::Failed), ("{}", 79, Phase::Resuming), ("{}", 80, Phase::Resetting)]
+    {
+        assert_eq!(world.clone().spec(spec).decide(second).next, want, "{spec} {second}");
+    }
+    let since = world.decide(21).status.since.and_then(|since| since.failed_pods);
+    assert_eq!(since.map(|time| time.0), Some(at(20)), "the pod of the Job is not decided about");
 }
 
 #[test]

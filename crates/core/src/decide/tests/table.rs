@@ -368,6 +368,12 @@ fn a_pod_that_was_deleted_before_a_restart_has_one_period_to_go() {
     let forced = Action::ForceDeletePod { name: "work-1".into(), uid: "pod-1".into() };
     let early = world.decide(99);
     assert_eq!((early.actions.contains(&forced), early.requeue), (false, Some(at(100))));
+    let told = world.decide(100);
+    let events: Vec<_> = told.events.iter().map(|event| event.reason).collect();
+    assert_eq!(events, ["ForcefulDeletion"], "the pod may still run");
+    let deleting = condition::find(&told.status.conditions, condition::DELETING_RESOURCES);
+    assert_eq!(deleting.map(|it| it.reason.as_str()), Some("ForcefulDeletion"));
+    let world = world.written(&told);
     assert!(world.decide(100).actions.contains(&forced));
     let other = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
     assert!(!world.decide(100).actions.contains(&other));

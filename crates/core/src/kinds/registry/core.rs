@@ -3,7 +3,7 @@
 use super::super::infer::{pod_set, pods_per_job};
 use super::super::node::Node;
 use super::super::status::{Object, indexes};
-use super::{End, Error, Kind, REPLICA_SET, Rules, pod_set_indexes};
+use super::{End, Error, Kind, REPLICA_SET, Rules, expect_all, pod_set_indexes};
 use crate::api::{PodSet, keys};
 use crate::snapshot::{BackoffLimit, Expected, Outcome, Report};
 
@@ -143,14 +143,11 @@ impl Rules for Replicas {
         Ok(vec![pod_set("template.spec.template", count, &replicas, [])?])
     }
 
-    /// It may have been scaled since it was created.
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         let is_parallel = object.text("/spec/podManagementPolicy") == "Parallel";
         let replicas = object.count("/spec/replicas").unwrap_or(1);
         report.in_order = object.text("/kind") == "StatefulSet" && !is_parallel && replicas > 1;
-        if let Some(&index) = pod_set_indexes(pod_sets).get("template.spec.template") {
-            report.expected.insert(index, Expected::pods(replicas));
-        }
+        expect_all(pod_sets, report);
     }
 }
 

@@ -3,9 +3,9 @@
 use super::super::infer::pod_set;
 use super::super::node::Node;
 use super::super::status::Object;
-use super::{End, Error, Kind, POD, Rules, STATEFUL_SET, pod_set_indexes};
+use super::{End, Error, Kind, POD, Rules, STATEFUL_SET, expect_all};
 use crate::api::{PodSet, keys};
-use crate::snapshot::{Expected, Report};
+use crate::snapshot::Report;
 
 /// Label by which a LeaderWorkerSet numbers the pods of a group.
 const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
@@ -13,10 +13,6 @@ const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 /// Annotation that gives each group a topology domain of its own, which the node of its leader tells.
 const EXCLUSIVE: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
-
-/// Paths of the pod sets.
-const LEADERS: &str = "template.spec.leaderWorkerTemplate.leaderTemplate";
-const WORKERS: &str = "template.spec.leaderWorkerTemplate.workerTemplate";
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     api_version: "leaderworkerset.x-k8s.io/v1",
@@ -65,22 +61,11 @@ impl Rules for LeaderWorkerSet {
         ])
     }
 
-    /// The workers of a group may have to wait for their leader: until it is ready, or until it has a node. It may have been
-    /// scaled since it was created.
+    /// The workers of a group may have to wait for their leader: until it is ready, or until it has a node.
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.in_order =
             object.text("/spec/startupPolicy") == "LeaderReady" || object.is_annotated(EXCLUSIVE);
-        let groups = object.count("/spec/replicas").unwrap_or(1);
-        let size = object.count("/spec/leaderWorkerTemplate/size").unwrap_or(1);
-        let indexes = pod_set_indexes(pod_sets);
-        let leaders = indexes.get(LEADERS);
-        let workers = if leaders.is_some() { size.saturating_sub(1).max(0) } else { size };
-        for (index, of_group) in [(leaders, 1), (indexes.get(WORKERS), workers)] {
-            if let Some(&index) = index {
-                let pods = groups.saturating_mul(of_group);
-                report.expected.insert(index, Expected::pods(pods));
-            }
-        }
+        expect_all(pod_sets, report);
     }
 }
 

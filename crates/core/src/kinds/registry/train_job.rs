@@ -161,7 +161,7 @@ impl Rules for TrainJob {
             let begun = counts(name, &["ready", "active", "succeeded", "failed"]) > 0;
             // the runtime may let it wait for a Job that goes on
             let waits = !begun && any_goes_on;
-            if waits && set.count() > 0 {
+            if waits {
                 report.unstarted.insert(index);
             }
             let expected = if counts(name, &["succeeded"]) > 0 || waits {

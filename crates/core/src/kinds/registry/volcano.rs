@@ -50,8 +50,10 @@ impl Rules for VolcanoJob {
         // Volcano creates no pod before the queue of the PodGroup admits it, nor one of a task before those that it names
         report.in_order = true;
         let phase = object.text("/status/state/phase");
-        // by a policy such as CompleteJob or RestartJob, whatever they did
-        report.deletes_pods = matches!(phase, "Completing" | "Restarting");
+        // A policy such as CompleteJob or RestartJob deletes them, whatever they did. Volcano calls a Job that restarts Pending
+        // as soon as few enough of its pods are Terminating.
+        let restarts = phase == "Pending" && object.count("/status/retryCount").unwrap_or(0) > 0;
+        report.deletes_pods = restarts || matches!(phase, "Completing" | "Restarting");
         let begun = match phase {
             "" | "Pending" | "Running" => true,
             // its own restart, or its end: the pods are being deleted
@@ -183,6 +185,21 @@ mod tests {
             assert_eq!(running, pods, "{phase}");
             let deletes_pods = ["Completing", "Restarting"].contains(&phase);
             assert_eq!(found.deletes_pods, deletes_pods, "{phase}");
+        }
+    }
+
+    #[test]
+    fn its_restart_deletes_pods_until_it_runs_again() {
+        for (phase, retries, want) in [
+            ("Pending", json!(null), false),
+            ("Pending", json!(0), false),
+            ("Pending", json!(1), true),
+            ("Restarting", json!(1), true),
+            ("Running", json!(1), false),
+        ] {
+            let status = json!({"state": {"phase": phase}, "retryCount": retries});
+            let found = reported(|object| object["status"] = status.clone());
+            assert_eq!(found.deletes_pods, want, "{status}");
         }
     }
 

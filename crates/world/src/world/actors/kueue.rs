@@ -149,10 +149,11 @@ impl Kueue {
         if self.shows_workloads {
             let active = workload::ensure(env, &wrapper);
             if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
-                workload.active = active;
-                if active && workload.given_up {
+                // whoever deactivated it: Kueue has forgotten how often it was evicted
+                if active && !workload.active {
                     (workload.given_up, workload.evictions) = (false, 0);
                 }
+                workload.active = active;
             }
         }
         let Some(workload) = self.workloads.get(&wrapper.uid) else { return nothing };
@@ -369,7 +370,7 @@ impl Kueue {
         workload.evictions += 1;
         let limit = self.requeuing_limit;
         // Kueue waits twice as long after each eviction, up to an hour
-        let doubled = limit.map_or(0, |_| (workload.evictions - 1).min(6));
+        let doubled = (workload.evictions - 1).min(6);
         let pause = Duration::from_mins(1 << doubled).min(Duration::from_hours(1));
         workload.again_at = env.elapsed + pause;
         if self.shows_workloads && limit.is_some_and(|most| workload.evictions > most) {
@@ -477,7 +478,18 @@ mod tests {
     fn what_is_never_ready_is_deactivated_after_its_evictions() {
         use Outcome::{Admitted, NotReady};
         let minute = Duration::from_mins(1);
-        for (limit, rounds, active) in [(None, 3, true), (Some(1), 2, false), (Some(0), 1, false)] {
+        // in half minutes: the backoff doubles, with a limit or without
+        let all: [(u32, Outcome); 8] = [
+            (0, Admitted),
+            (2, NotReady),
+            (4, Admitted),
+            (6, NotReady),
+            (10, Admitted),
+            (12, NotReady),
+            (20, Admitted),
+            (22, NotReady),
+        ];
+        for (limit, rounds, active) in [(None, 4, true), (Some(1), 2, false), (Some(0), 1, false)] {
             let quota = BTreeMap::from([("pods".to_owned(), 1000)]);
             let limits = limit.map(|most| (minute, most));
             let mut kueue = Kueue::new(quota, Some(minute)).giving_up(limits).showing(true);
@@ -491,16 +503,25 @@ mod tests {
             let wrapper = store.create(kind, "default", wrapper).unwrap();
             let (mut rng, mut agenda) = (Rng::new(1, 1), Agenda::default());
             let mut seen = vec![];
-            for step in 0..=10 {
+            for step in 0..=22 {
                 let (store, rng, agenda) = (&mut store, &mut rng, &mut agenda);
                 let elapsed = minute / 2 * step;
                 let mut env = Env { store, rng, agenda, elapsed };
-                seen.push(kueue.act(&mut env, &wrapper.address).1);
+                seen.push((step, kueue.act(&mut env, &wrapper.address).1));
             }
-            seen.retain(|outcome| [Admitted, NotReady].contains(outcome));
-            assert_eq!(seen, [Admitted, NotReady].repeat(rounds), "{limit:?}");
+            seen.retain(|(_, outcome)| [Admitted, NotReady].contains(outcome));
+            assert_eq!(seen, all[..2 * rounds], "{limit:?}");
             let workload = workload::find(&store, &wrapper.uid).unwrap();
             assert_eq!(workload.value["spec"]["active"], active, "{limit:?}");
+            for is_active in [false, true] {
+                store.change(&workload.address, Part::Whole, |workload| {
+                    workload["spec"]["active"] = is_active.into();
+                });
+                let (store, rng, agenda) = (&mut store, &mut rng, &mut agenda);
+                let mut env = Env { store, rng, agenda, elapsed: minute * 12 };
+                kueue.act(&mut env, &wrapper.address);
+            }
+            assert_eq!(kueue.workloads[&wrapper.uid].evictions, 0, "{limit:?}");
         }
     }
 }

@@ -59,12 +59,6 @@ pub(super) fn is_out_of_service(node: &Object) -> bool {
     taints.any(|taint| taint["key"] == OUT_OF_SERVICE)
 }
 
-/// Whether nobody looks after the pods on a node.
-#[must_use]
-pub fn is_lost(store: &Store, name: &str) -> bool {
-    is_fenced(store, name) || !matches!(node_state(store, name), NodeState::Up)
-}
-
 /// How long nobody notices that a kubelet is silent. Source: `NodeMonitorGracePeriod` of kube-controller-manager, which was
 /// 40 s before 1.32 and is 50 s since.
 pub const UNNOTICED_FOR: Duration = Duration::from_secs(40);
@@ -95,7 +89,7 @@ pub fn notice(store: &mut Store, address: &Address, elapsed: Duration) {
     let Some(node) = store.get(address) else { return };
     let since = node.annotation(DOWN_SINCE).and_then(|text| text.parse().ok());
     let is_due = since.is_some_and(|millis| Duration::from_millis(millis) <= elapsed);
-    if !is_due || !is_true(&node.value, "Ready") {
+    if !is_due || shows_loss(store, &address.name) {
         return;
     }
     let now = store.now();
@@ -141,15 +135,11 @@ pub fn set_node(store: &mut Store, name: &str, down_since: Option<Duration>) {
         }
     });
     let ready = down_since.is_none();
-    let was_silent = store.get(&address).is_some_and(|node| {
-        let mut all = node.value["status"]["conditions"].as_array().into_iter().flatten();
-        all.any(|one| one["type"] == "Ready" && one["status"] == "Unknown")
-    });
     store.change(&address, Part::Status, |node| {
         let reason = if ready { "KubeletReady" } else { "KubeletNotReady" };
         set_condition(node, "Ready", ready, reason, "", &now);
     });
-    if ready && was_silent {
+    if ready {
         set_pods_ready(store, name, true);
     }
 }
@@ -190,19 +180,38 @@ mod tests {
         let (mut store, [node, pod]) = store();
         let second = Duration::from_secs;
         silence(&mut store, "n", second(50));
-        assert!(is_lost(&store, "n") && !shows_loss(&store, "n"));
+        assert!(matches!(node_state(&store, "n"), NodeState::Down(_)) && !shows_loss(&store, "n"));
         for (at, want) in [(49, ["True", "True"]), (50, ["Unknown", "False"])] {
             notice(&mut store, &node, second(at));
             assert_eq!([ready(&store, &node), ready(&store, &pod)], want, "{at}");
         }
         assert!(shows_loss(&store, "n"));
-        set_node(&mut store, "n", None);
-        assert_eq!([ready(&store, &node), ready(&store, &pod)], ["True", "True"]);
+        // whether it is also said to be shut down meanwhile, or not
+        for down_since in [None, Some(second(60))] {
+            if down_since.is_some() {
+                silence(&mut store, "n", second(60));
+                notice(&mut store, &node, second(60));
+                set_node(&mut store, "n", down_since);
+                assert_eq!([ready(&store, &node), ready(&store, &pod)], ["False", "False"]);
+            }
+            set_node(&mut store, "n", None);
+            assert_eq!([ready(&store, &node), ready(&store, &pod)], ["True", "True"]);
+        }
         // one that is back before is never noticed
         silence(&mut store, "n", second(90));
         set_node(&mut store, "n", None);
         notice(&mut store, &node, second(90));
         assert_eq!(ready(&store, &node), "True");
+    }
+
+    #[test]
+    fn a_silent_kubelet_is_noticed_also_on_a_node_without_a_status() {
+        let mut store = Store::default();
+        let kind = store.kinds.by_name("v1", "Node").unwrap();
+        let node = store.create(kind, "", json!({"metadata": {"name": "n"}})).unwrap();
+        silence(&mut store, "n", Duration::ZERO);
+        notice(&mut store, &node.address, Duration::ZERO);
+        assert_eq!(ready(&store, &node.address), "Unknown");
     }
 
     #[test]
@@ -215,7 +224,7 @@ mod tests {
             let change = store.history().last().unwrap().clone();
             oracle.note(&store, &change, By::default(), second(at));
         }
-        for (at, want) in [(15, true), (80, true), (81, false)] {
+        for (at, want) in [(25, true), (26, false)] {
             assert_eq!(oracle.is_fenced("n", second(at)), want, "{at}");
         }
         assert!(!oracle.is_fenced("other", second(15)));

@@ -103,7 +103,7 @@ pub struct CallScope<'a> {
     pub elapsed: Duration,
     /// How much clocks may differ, and what rounding to seconds may take.
     pub slack: Duration,
-    /// It was sent while two processes believed that they led, or comes too late.
+    /// Two processes believed that they led when it was sent.
     pub late: bool,
     /// It was sent by a process that another has replaced, or that cannot know what such a process has written since.
     pub replaced: bool,

@@ -248,7 +248,8 @@ fn nothing_due(scope: &EndScope<'_>) -> Option<String> {
     Some(format!("{} is still being reconciled", key.name))
 }
 
-/// Each pod that names an AppWrapper is in the cache and no other, with its UID and its phase.
+/// Each pod that names an AppWrapper is in the cache and no other: with its UID and its phase, or, where it was put aside, by
+/// its name.
 fn caches_agree(scope: &EndScope<'_>) -> Option<String> {
     let pods = scope.store.kinds.by_name("v1", "Pod")?;
     let mut stored: BTreeMap<(Key, String), &Arc<Object>> = BTreeMap::new();

@@ -220,7 +220,8 @@ fn pause_kept(scope: &Scope<'_>) -> Option<String> {
 
 fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let (before, after) = (scope.before.phase, scope.wrapper.state.phase);
-    let acted = matches!(after, Phase::Resetting | Phase::Failed) && before == Phase::Running;
+    let from = matches!(before, Phase::Running | Phase::Resuming);
+    let acted = matches!(after, Phase::Resetting | Phase::Failed) && from;
     if !acted || scope.wrapper.tuning.codes || scope.wrapper.state.inactive {
         return None;
     }
@@ -238,6 +239,8 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
     let tuning = &scope.wrapper.tuning;
     let (waited, grace) = match unhealthy["reason"].as_str()? {
+        // in Resuming, `failed_by_right` judges the rest
+        reason if before == Phase::Resuming && reason != "FoundFailedPods" => return None,
         "FoundFailedPods" if by_rule || has_terminating_component(scope, attempt) => {
             return None;
         }
@@ -248,7 +251,7 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
         // which of a Job's many completions should run now, only the Job knows
         "InsufficientPodsReady" if !scope.wrapper.countable => return None,
         // all pods run: how long one was not Ready is not known here
-        "InsufficientPodsReady" if text_of(attempt).contains("a later step waits") => return None,
+        "InsufficientPodsReady" if scope.wrapper.has_full_steps() => return None,
         "InsufficientPodsReady" => {
             let shortest = tuning.admission.min(tuning.warmup);
             let spared = by_rule && fails && source == "retryPolicy";
@@ -259,11 +262,6 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     };
     (waited + scope.slack + scope.dated_within < grace)
         .then(|| format!("{} after {waited:?} of {grace:?}", unhealthy["reason"]))
-}
-
-/// What a recorded attempt says of its failure.
-fn text_of(attempt: &Value) -> &str {
-    attempt["failure"]["message"].as_str().unwrap_or_default()
 }
 
 /// Whether a component that is a pod failed, and is being deleted or gone, as the first cause or one of several: nothing

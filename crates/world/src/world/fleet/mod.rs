@@ -115,7 +115,7 @@ fn run(options: &FleetOptions, plan: Plan, policy: Policy) -> FleetReport {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap_or_else(|error| unreachable!("a runtime without any driver: {error}"));
-    runtime.block_on(Box::pin(async { run::Fleet::new(options, plan, policy).run().await }))
+    runtime.block_on(async { Box::pin(run::Fleet::new(options, plan, policy).run()).await })
 }
 
 #[cfg(test)]

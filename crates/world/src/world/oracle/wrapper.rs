@@ -185,11 +185,12 @@ impl Wrapper {
         late
     }
 
-    /// Since when each pod set lacks pods, and when the first pod failed. What is on a lost node is neither
-    /// there nor well.
-    pub(super) fn note_pods(&mut self, losing: &BTreeSet<String>, elapsed: Duration) {
+    /// Since when each pod set lacks pods, and when the first pod failed. What is on a node that is shown to be lost is
+    /// neither there nor well.
+    pub(super) fn note_pods(&mut self, lost_nodes: &BTreeSet<String>, elapsed: Duration) {
         let is_lost = |thing: &Thing| {
-            thing.is_live_pod() && thing.node.as_ref().is_some_and(|node| losing.contains(node))
+            let is_on = |node: &String| lost_nodes.contains(node);
+            thing.is_live_pod() && thing.node.as_ref().is_some_and(is_on)
         };
         let failed = |thing: &Thing| thing.pod && thing.phase == "Failed" || is_lost(thing);
         if self.failed_pod.is_none() && self.things.values().any(failed) {
@@ -234,6 +235,13 @@ impl Wrapper {
         };
         let longest = self.pod_sets.keys().map(since).min().unwrap_or(self.deployed_at);
         elapsed.saturating_sub(longest)
+    }
+
+    /// Whether it has steps, and every pod set has all its pods: a step may only wait for them to be Ready.
+    #[must_use]
+    pub fn has_full_steps(&self) -> bool {
+        let is_full = |name: &String| matches!(self.full.get(name), Some(Fullness::Full(..)));
+        self.own.is_ordered() && self.pod_sets.keys().all(is_full)
     }
 
     /// A clock that it is written with is off by so much, or a write of it comes so late.

@@ -137,6 +137,13 @@ fn pods_that_a_later_step_waits_for_do_not_run_unready_for_ever() {
     );
     let last = created(first_of(&all).with(ready(0)).settled(10), 1).with(ready(1)).settled(11);
     let last = last.pod(0, |it| *it = pod()).settled(12);
+    let again = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [a], waitForComponentsStatus: Ready}]}\n\
+                 failurePolicy: {rules: [{action: RecreateComponent, targetComponents: [b]}]}";
+    let again = last.clone().spec(again).fails(1, "BackoffLimitExceeded", "", 4990).settled(5000);
+    let mut again = again.component(1, |b| b.presence = Presence::Absent);
+    again.snapshot.pods.retain(|pod| pod.component != Some(1));
+    let again = again.answered(FreshRead::Gone).settled(5000);
     assert_eq!(runs.decide(309).requeue, Some(at(310)), "no event says that the warm-up is over");
     let unhealthy = runs.settled(310).decide(310).status.conditions;
     let unhealthy = condition::find(&unhealthy, condition::UNHEALTHY).unwrap();
@@ -152,6 +159,10 @@ fn pods_that_a_later_step_waits_for_do_not_run_unready_for_ever() {
         ("nothing is said of it", silent, 310, "Wait 370"),
         ("the next step waits for success", succeeds, 5000, "None"),
         ("no step waits", last, 5000, "None"),
+        ("a later component is created again", again.clone(), 5001, "None"),
+        ("… warm-up", again.clone(), 5299, "None"),
+        ("… and failure grace", again.clone(), 5300, "Wait 5360"),
+        ("… are over", again, 5360, "Restart retryLimit 1 of 3"),
     ]);
 }
 

@@ -282,7 +282,11 @@ fn a_pod_that_was_to_go_before_its_component_is_forced_before_it() {
     let early = world.decide(619);
     assert_eq!((early.actions.contains(&forced), early.requeue), (false, Some(at(620))));
     let world = world.settled(620);
-    assert!(world.decide(620).actions.contains(&forced));
+    let decision = world.decide(620);
+    assert!(decision.actions.contains(&forced));
+    let conditions = &decision.status.component_status[1].conditions;
+    let deleting = condition::find(conditions, condition::DELETING_RESOURCES).unwrap();
+    assert_eq!((deleting.status.as_str(), deleting.reason.as_str()), ("True", "ForcefulDeletion"));
     let held = world.pod(1, |pod| pod.held_by_finalizers = true);
     assert!(!held.decide(620).actions.contains(&forced), "force can do no more");
 }
