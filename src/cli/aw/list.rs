@@ -229,9 +229,10 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
             deletion(status, "waiting until all its resources are deleted")
         }
         Phase::Succeeded => deletion(status, NOTHING),
-        Phase::Failed => match deletion(status, "") {
-            waits if waits.is_empty() => failed(wrapper),
-            waits => format!("{}; {waits}", failed(wrapper)),
+        Phase::Failed => match (failed(wrapper), deletion(status, "")) {
+            (why, waits) if waits.is_empty() => why,
+            (why, waits) if why == NOTHING => waits,
+            (why, waits) => format!("{why}; {waits}"),
         },
     }
 }

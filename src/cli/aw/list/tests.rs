@@ -102,7 +102,7 @@ fn what_blocks_a_deletion_is_named() {
         ("Terminating", deleting("True", stuck), named),
         ("Succeeded", deleting("True", stuck), named),
         ("Succeeded", deleting("False", ""), "-"),
-        ("Failed", deleting("True", stuck), &format!("failed; {named}")),
+        ("Failed", deleting("True", stuck), named),
         (
             "Suspending",
             condition("DeletingResources", "True", "UndeterminedPods", "Waiting for Pod/x"),
