@@ -114,8 +114,6 @@ pub(super) struct Resources {
 impl Resources {
     /// The most columns: a name is anybody's choice.
     const MOST: usize = 5;
-    /// The longest name in a title, in characters.
-    const NAME_CHARS_MAX: usize = 40;
 
     /// CPU and memory, then the others by name.
     pub(super) fn of<'a>(requested: impl IntoIterator<Item = &'a BTreeMap<String, f64>>) -> Self {
@@ -143,10 +141,7 @@ impl Resources {
             let title = match name.as_str() {
                 "cpu" => "CPU-HOURS".to_owned(),
                 "memory" => "MEMORY GIB-HOURS".to_owned(),
-                name => {
-                    let name = crate::printable::escape(name);
-                    format!("{}-HOURS", truncate_chars(&name, Self::NAME_CHARS_MAX))
-                }
+                name => format!("{}-HOURS", resource_title(name)),
             };
             (name.clone(), title)
         });
@@ -168,6 +163,13 @@ impl Resources {
         }
         page
     }
+}
+
+/// The name of a resource, as a title has it: it is anybody's choice.
+pub(super) fn resource_title(name: &str) -> String {
+    /// In characters.
+    const LONGEST: usize = 40;
+    truncate_chars(&crate::printable::escape(name), LONGEST).into_owned()
 }
 
 /// What is used of each resource in some seconds, to two decimals: core-hours, GiB-hours of memory, device-hours.

@@ -1,7 +1,6 @@
 //! `appwrapper list`: one line for each AppWrapper.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
@@ -9,6 +8,7 @@ use kube::api::ListParams;
 use serde::Serialize;
 
 use super::super::cluster::unread;
+use super::super::ledger::resource_title;
 use super::super::place::{One, Place, appwrappers, unlisted_appwrappers};
 use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
@@ -20,12 +20,10 @@ use crate::api::{AppWrapperStatus, Phase, condition, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
-use crate::printable::{escape, truncate_chars};
+use crate::printable::truncate_chars;
 
 /// The most characters of what an AppWrapper waits for, in a table.
 const STATE_CHARS_MAX: usize = 70;
-/// The most characters of the name of a resource, in a title.
-const RESOURCE_CHARS_MAX: usize = 40;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -375,14 +373,21 @@ const TITLES: [&str; 8] =
 /// Before which of them the column of an extended resource is.
 const RESOURCE_AT: usize = 6;
 
-/// The extended resource of which the most AppWrappers hold quota; the first by name of several.
+/// The extended resource of which AppWrappers of the most namespaces hold quota, since a user of one of them chooses any names;
+/// of several, that of the most AppWrappers, and the first by name.
 fn most_held(items: &[Item]) -> Option<&str> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in items.iter().flat_map(|item| item.reserved.keys()) {
-        *counts.entry(name.as_str()).or_default() += 1;
+    let mut holders: BTreeMap<&str, (BTreeSet<&str>, usize)> = BTreeMap::new();
+    for item in items {
+        for name in item.reserved.keys() {
+            let (namespaces, count) = holders.entry(name.as_str()).or_default();
+            namespaces.insert(item.namespace.as_str());
+            *count += 1;
+        }
     }
-    let held = counts.into_iter().min_by_key(|(name, count)| (Reverse(*count), *name));
-    held.map(|(name, _)| name)
+    // of equal ones, the last counts
+    let by_name = holders.into_iter().rev();
+    let most = by_name.max_by_key(|(_, (namespaces, count))| (namespaces.len(), *count));
+    most.map(|(name, _)| name)
 }
 
 fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> Page {
@@ -409,7 +414,7 @@ fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> Page
             (cells[first..].to_vec(), item.phase.and_then(words::colour))
         })
         .collect();
-    let title = resource.map(|name| truncate_chars(&escape(name), RESOURCE_CHARS_MAX).into_owned());
+    let title = resource.map(resource_title);
     let mut titles = TITLES.to_vec();
     if let Some(title) = &title {
         titles.insert(RESOURCE_AT, title);

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// What Kueue's names of labels and scheduling gates begin with.
-const OF_KUEUE: &str = "kueue.x-k8s.io/";
+use crate::api::keys;
+
 /// The label of a Pod that Kueue admits by itself.
 const MANAGED_BY_KUEUE: &str = "kueue.x-k8s.io/managed";
 
@@ -57,7 +57,8 @@ fn pod(object: &mut Value) {
     else {
         return;
     };
-    gates.retain(|gate| gate["name"].as_str().is_none_or(|name| !name.starts_with(OF_KUEUE)));
+    let domain = |gate: &Value| Some(gate["name"].as_str()?.split_once('/')?.0.to_owned());
+    gates.retain(|gate| domain(gate).as_deref() != Some(keys::KUEUE_GROUP));
     if gates.is_empty() {
         drop_fields(object, "/spec", &["schedulingGates"]);
     }

@@ -58,7 +58,7 @@ pub fn advance(here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, 
     create(here, draft, absent)
 }
 
-/// Creates components that are to come, each once its pause has ended and the earlier steps are as far as it waits for.
+/// Creates components that are to come, each once its pause has ended and the earlier steps have reached their status.
 fn create(
     here: At<Running>,
     draft: &mut Draft<'_>,

@@ -1,8 +1,6 @@
 //! Deletion of pods on lost nodes: forced at once where nothing runs any more; where a pod may still run, a
 //! message names the node.
 
-use std::collections::BTreeSet;
-
 use super::draft::Draft;
 use super::{Facts, health};
 use crate::mutations::{self, Mutation};
@@ -10,17 +8,20 @@ use crate::plan::Action;
 use crate::snapshot::Pod;
 use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
 
-/// Terminating pods on nodes that are shut down or gone: nothing runs there, and no kubelet completes the
-/// deletion. On a node that is lost in another way, those that may run beside their successors.
-pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
-    let snapshot = draft.facts.snapshot;
-    let is_fenced = |pod: &&Pod| {
-        snapshot.loss_of(pod).is_some_and(|loss| {
+/// Whether a pod is Terminating on a node that is shut down or gone: nothing runs there, and no kubelet completes the
+/// deletion. On a node that is lost in another way, whether it may run beside its successor.
+pub fn is_fenced(facts: Facts<'_>, pod: &Pod) -> bool {
+    pod.terminating
+        && facts.snapshot.loss_of(pod).is_some_and(|loss| {
             let is_stopped = !loss.may_return() || mutations::is_present(Mutation::LostIsFenced);
             is_stopped || pod.safe_to_force_delete
         })
-    };
-    snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
+}
+
+/// The pods of which this is so.
+pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    let facts = draft.facts;
+    facts.snapshot.pods.iter().filter(move |pod| is_fenced(facts, pod))
 }
 
 /// Whether a Terminating pod should have been gone for `ForcefulDeletionGracePeriod`, whoever has deleted it, and not only
@@ -35,13 +36,12 @@ pub fn is_overdue(facts: Facts<'_>, pod: &Pod) -> bool {
 /// when the next one is. Returns true if one is overdue: it may still run.
 pub fn force_due(draft: &mut Draft<'_>, component: Option<usize>) -> bool {
     let facts = draft.facts;
-    let fenced: BTreeSet<&str> = fenced(draft).map(|pod| pod.uid.as_str()).collect();
     let is_of = |pod: &&Pod| component.is_none() || pod.component == component;
     let mut any_overdue = false;
     for pod in facts.snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_of) {
         // its own deletion may have begun before that of the others
         let due = health::overdue_from(facts, pod).filter(|due| facts.now < *due);
-        let is_fenced = fenced.contains(pod.uid.as_str());
+        let is_fenced = is_fenced(facts, pod);
         let overdue = !is_fenced && is_overdue(facts, pod);
         any_overdue |= overdue;
         if is_fenced || overdue {

@@ -27,18 +27,19 @@ pub(super) enum Orphans {
 /// Force-deletes orphans that are long overdue, and at once those on nodes where nothing runs any more; the
 /// state of the node must be current.
 fn force_overdue(draft: &mut Draft<'_>, is_orphan: impl Fn(&Pod) -> bool) {
-    let fenced: Vec<&Pod> = force_delete::fenced(draft).filter(|pod| is_orphan(pod)).collect();
-    if !fenced.is_empty() && draft.facts.snapshot.answered < FreshRead::Pods {
+    let facts = draft.facts;
+    let pods = facts.snapshot.pods.iter().filter(|pod| pod.terminating && is_orphan(pod));
+    let (fenced, others): (Vec<&Pod>, Vec<&Pod>) =
+        pods.partition(|pod| force_delete::is_fenced(facts, pod));
+    if !fenced.is_empty() && facts.snapshot.answered < FreshRead::Pods {
         draft.ask(FreshRead::Pods);
         return;
     }
-    for pod in &fenced {
+    for pod in fenced {
         force_delete::force(draft, pod);
     }
-    let pods = draft.facts.snapshot.pods.iter();
-    let pods = pods.filter(|pod| !fenced.iter().any(|one| one.uid == pod.uid));
-    for pod in pods.filter(|pod| pod.terminating && is_orphan(pod)) {
-        let Some(overdue) = health::overdue_from(draft.facts, pod) else { continue };
+    for pod in others {
+        let Some(overdue) = health::overdue_from(facts, pod) else { continue };
         if draft.facts.now < overdue {
             draft.look_again(overdue);
         } else {

@@ -20,7 +20,7 @@ use crate::snapshot::{Component, Presence};
 
 /// Reason of a component's `ResourcesDeployed` while it is to be created.
 const DEPLOYING: &str = "Deploying";
-/// Reason of a component's `ResourcesDeployed` while it is to be created once the earlier steps are as far again.
+/// Reason of a component's `ResourcesDeployed` while it is to be created once the earlier steps have reached their status again.
 const WAITING: &str = "WaitingForEarlierStep";
 /// Reason of a component's `ResourcesDeployed` while the old object is to go.
 const RECREATING: &str = "Recreating";
@@ -121,7 +121,7 @@ pub fn may_come(draft: &Draft<'_>, index: usize, pod_sets: &[PodSetHealth<'_>]) 
     lacking(draft, steps_of(draft).step(index), pod_sets).next().is_none()
 }
 
-/// The components of the steps before this one that are not as far as it waits for.
+/// The components of the steps before this one that have not reached the status that it waits for.
 fn lacking(
     draft: &Draft<'_>,
     before: usize,

@@ -196,9 +196,8 @@ fn force_overdue_pods(
     why: &str,
 ) -> bool {
     let facts = draft.facts;
-    let fenced: BTreeSet<&str> = force_delete::fenced(draft).map(|pod| pod.uid.as_str()).collect();
     let overdue_from = |pod: &Pod| health::overdue_from(facts, pod).filter(|at| *at <= facts.now);
-    let is_forced = |pod: &&Pod| overdue_from(pod).is_some() || fenced.contains(pod.uid.as_str());
+    let is_forced = |pod: &&Pod| overdue_from(pod).is_some() || force_delete::is_fenced(facts, pod);
     let pods = facts.snapshot.pods.iter();
     let terminating = pods.filter(|pod| pod.terminating && is_waited_for(pod));
     let (forced, others): (Vec<&Pod>, Vec<&Pod>) = terminating.partition(is_forced);

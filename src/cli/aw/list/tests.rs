@@ -285,6 +285,12 @@ fn the_extended_resource_that_is_held_has_a_column() {
     assert_eq!(json[2]["reserved"], Value::Null);
     let without = text(&items[2..3], false, at(60), false).to_string();
     assert!(!without.contains(gpu), "nobody holds any: {without}");
+    // a user of one namespace chooses any names
+    let in_namespace =
+        |namespace: &str, item: &Item| Item { namespace: namespace.into(), ..item.clone() };
+    let other = in_namespace("busy", &items[3]);
+    let held: Vec<Item> = ["a", "b"].map(|name| in_namespace(name, &items[0])).into();
+    assert_eq!(most_held(&[held, vec![other; 5]].concat()), Some(gpu));
 }
 
 #[test]
