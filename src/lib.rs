@@ -16,8 +16,8 @@ pub use appwrapper_controller::{
     preflight, progress_server, reconcile, serve, shadow, telemetry, tls, ttl_cache, webhook,
 };
 pub use appwrapper_core::{
-    api, config, crd, decide, failure_log, kinds, kueue, mutations, pattern, plan, policies, price,
-    printable, progress, quantity, record, snapshot, status, suspicion, tuning,
+    api, config, crd, decide, failure_log, json_text, kinds, kueue, mutations, pattern, plan,
+    policies, price, printable, progress, quantity, record, snapshot, status, suspicion, tuning,
 };
 #[cfg(feature = "demo")]
 pub use appwrapper_world::{bad_nodes, sim, world};

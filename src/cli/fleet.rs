@@ -2,13 +2,13 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Output;
 use super::term::{self, Page, Row, table};
+use crate::world::explore::each;
 use crate::world::fleet::night::{self, time_of_day};
 use crate::world::fleet::{FleetOptions, FleetReport, LARGE, Policy, assumptions, simulate};
 
@@ -100,16 +100,10 @@ fn reports(
     threads: usize,
     simulate: impl Fn(Policy) -> FleetReport + Sync,
 ) -> Vec<(Policy, FleetReport)> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![]));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, Policy::ALL.len()) {
-            scope.spawn(|| {
-                while let Some(policy) = Policy::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let report = simulate(*policy);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((*policy, report));
-                }
-            });
-        }
+    let done = Mutex::new(vec![]);
+    each(threads.min(Policy::ALL.len()), Policy::ALL.into_iter(), |policy| {
+        let report = simulate(policy);
+        done.lock().unwrap_or_else(PoisonError::into_inner).push((policy, report));
     });
     let mut reports = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     reports.sort_by_key(|(policy, _)| Policy::ALL.iter().position(|one| one == policy));

@@ -13,7 +13,7 @@ use super::{DONE, Error, Output, fleet, term, web};
 use crate::api::Phase;
 use crate::clock::{Clock, SystemClock};
 use crate::world::adversary::Hostility;
-use crate::world::coverage::{Coverage, Happening};
+use crate::world::coverage::{Coverage, Covered};
 use crate::world::explore::{Total, explore, run_one};
 use crate::world::faults::{Fault, Faults};
 use crate::world::film;
@@ -262,7 +262,7 @@ fn failure(smallest: &Smallest) -> String {
 
 fn table(coverage: &Coverage) -> Value {
     let row = |phase: Phase| {
-        let counts = Happening::ALL
+        let counts = Covered::ALL
             .iter()
             .map(|happening| (happening.as_str(), coverage.count(phase, *happening)));
         (format!("{phase:?}"), counts.collect::<std::collections::BTreeMap<_, _>>())

@@ -7,7 +7,7 @@ use appwrapper::bad_nodes::measure;
 use appwrapper::mutations::{self, Mutation};
 use appwrapper::world::Options;
 use appwrapper::world::adversary::Hostility;
-use appwrapper::world::coverage::{Happening, why_never};
+use appwrapper::world::coverage::{Covered, why_never};
 use appwrapper::world::explore::{explore, run_one};
 use appwrapper::world::faults::{Fault, FaultPlan, Faults};
 use appwrapper::world::plans;
@@ -164,6 +164,12 @@ const FOUND_BY: &[(Mutation, &str)] = &[
     (Mutation::LostIsFenced, "S14"),
     (Mutation::Unguarded, "S10"),
     (Mutation::AnyDeactivationTrusted, "K6"),
+    (Mutation::BesideLeftBehind, "S8"),
+    (Mutation::QuotaEarly, "S2"),
+    (Mutation::AttemptsOverlap, "S5"),
+    (Mutation::NoLimit, "S6"),
+    (Mutation::FinalizerEarly, "S11"),
+    (Mutation::RightsAskedOnce, "S17"),
 ];
 
 /// Mistakes that only a world without faults shows: there, every deadline is kept to the second.
@@ -324,7 +330,7 @@ fn a_fault_at_any_call_changes_no_end() {
 #[test]
 fn most_of_what_can_be_met_is_met_soon() {
     let total = explore(20_000, 60, 2, &Faults::all(), Hostility::Tenth, &|_| {});
-    let of_pods = [Happening::PodRunning, Happening::PodFailed, Happening::ComponentGone];
+    let of_pods = [Covered::PodRunning, Covered::PodFailed, Covered::ComponentGone];
     for happening in of_pods {
         assert!(why_never(Phase::Empty, happening).is_some());
         assert_eq!(total.coverage.count(Phase::Empty, happening), 0, "{}", happening.as_str());

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use crate::json_text::structure;
 use crate::tuning::shortened;
 
 /// A value without duplicate fields. `serde_json` itself keeps the last of them, as an API server does.
@@ -151,14 +152,9 @@ impl Cost {
     /// The cost of a text, whether or not it is well formed.
     pub(super) fn of(json: &str) -> Self {
         let mut cost = Self { values: 1, levels: 0 };
-        let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-        // a byte of a longer character never looks like one of these
-        for byte in json.bytes() {
+        let mut depth = 0_usize;
+        for (_, byte) in structure(json.as_bytes()) {
             match byte {
-                _ if escaped => escaped = false,
-                b'\\' if in_string => escaped = true,
-                b'"' => in_string = !in_string,
-                _ if in_string => {}
                 b'{' | b'[' => {
                     depth += 1;
                     cost.values += 1;

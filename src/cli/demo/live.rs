@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::super::run::stop_of_a_view;
 use super::super::term::{self, Page, Screen, Shown};
-use super::tell::{Line, Teller};
+use super::narration::{Line, Narration};
 use super::view::{self, Frame};
-use super::{Audience, HORIZON, words};
+use super::{HORIZON, ViewOptions, words};
 use crate::world::show::Show;
 
 /// Time between two pictures.
@@ -21,8 +21,8 @@ const HASTE_MAX: f64 = 200.0;
 const SPEED_MAX: f64 = 1e6;
 
 /// Shows it all; false where somebody ended it.
-pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
-    let mut teller = Teller::default();
+pub(super) async fn live(mut show: Show, audience: &ViewOptions) -> bool {
+    let mut teller = Narration::default();
     let mut lines: Vec<Line> = audience.notes.clone();
     let screen = Screen::enter();
     let (mut quiet, mut frame) = (0_u32, 0_u32);
@@ -72,7 +72,12 @@ fn step(speed: f64) -> Duration {
 }
 
 /// Lets time pass, at most to the next line of the story; false where it is over.
-async fn move_on(show: &mut Show, teller: &mut Teller, lines: &mut Vec<Line>, speed: f64) -> bool {
+async fn move_on(
+    show: &mut Show,
+    teller: &mut Narration,
+    lines: &mut Vec<Line>,
+    speed: f64,
+) -> bool {
     let target = if speed > 0.0 { show.elapsed() + step(speed) } else { HORIZON };
     let told = lines.len();
     while show.elapsed() < target && lines.len() == told {
@@ -93,7 +98,7 @@ fn haste(quiet: u32) -> f64 {
     1.1_f64.powi(i32::try_from(over).unwrap_or(i32::MAX)).min(HASTE_MAX)
 }
 
-fn title(audience: &Audience, haste: f64) -> String {
+fn title(audience: &ViewOptions, haste: f64) -> String {
     let faster = if haste > 1.0 { "  »" } else { "" };
     format!("seed {}{faster}", audience.seed)
 }

@@ -2,9 +2,9 @@
 
 mod cast;
 mod live;
+mod narration;
 pub(super) mod recording;
 mod shape;
-mod tell;
 mod view;
 mod words;
 
@@ -20,7 +20,7 @@ use super::term::{self, Page, Shown};
 use super::{DONE, Error, Output, block_on, program, web};
 use crate::config::Config;
 use crate::world::show::{Misfortune, Show};
-use tell::{Line, Teller};
+use narration::{Line, Narration};
 
 /// The story that is told where no file is given.
 const STORY: &str = include_str!("story.yaml");
@@ -40,10 +40,14 @@ Deployment or another kind that does not end runs until it is deleted. Annotatio
   sim/needs-peers: 30s              the pod fails this long after another pod of its AppWrapper is lost
   sim/never-ready: \"true\"           the pod never runs
   sim/stuck: \"true\"                 the pod stays Terminating when it is deleted
-  sim/progress-every: 5s            the pod reports a step of progress this often
-  sim/progress-steps: \"20\"          how many steps it reports
+  sim/progress-every: 5s            the pod reports a training step this often
+  sim/progress-steps: \"20\"          how many training steps it reports
   sim/hang-until-attempt: \"1\"       in earlier attempts, the pod does not end after its last step
-  sim/checkpoint-every: \"5\"         the pod names a new checkpoint every 5 steps";
+  sim/checkpoint-every: \"5\"         the pod names a new checkpoint every 5 steps
+Annotations of other objects:
+  sim/at: 10s                       any object except a Node: it is created after this time
+  sim/lost-at: \"30s, 10m\"           a Node: it stops reporting at these times
+  sim/lost-for: 3m                  a Node: for how long each time; 2m by default";
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
@@ -113,7 +117,7 @@ impl Fault {
 }
 
 /// Who looks on, and what they are told first.
-struct Audience {
+struct ViewOptions {
     notes: Vec<Line>,
     speed: f64,
     seed: u64,
@@ -150,7 +154,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let lives = 40 + args.seed.wrapping_mul(7) % 41;
     let prepared = cast::prepare(documents, misfortunes, lives);
     let notes = prepared.notes.into_iter().map(|(object, text)| Line::note(object, text)).collect();
-    let audience = Audience { notes, speed: args.speed, seed: args.seed };
+    let audience = ViewOptions { notes, speed: args.speed, seed: args.seed };
     let begin = || {
         let show = Show::new(args.seed, prepared.cast);
         show.map_err(|message| Error::Usage(placed(&places, message)))
@@ -207,8 +211,8 @@ fn placed(places: &[(String, String)], message: String) -> String {
 }
 
 /// One line an event, at the end: the columns are as wide as they must be.
-async fn plain(mut show: Show, audience: &Audience, output: Output) {
-    let mut teller = Teller::default();
+async fn plain(mut show: Show, audience: &ViewOptions, output: Output) {
+    let mut teller = Narration::default();
     let mut lines = audience.notes.clone();
     loop {
         let goes_on = show.advance(HORIZON, HORIZON).await;
@@ -227,7 +231,7 @@ async fn plain(mut show: Show, audience: &Audience, output: Output) {
             term::print_json_line(&json!({"result": words::result(&show)}));
         }
         Output::Text => {
-            let width = tell::width(&lines);
+            let width = narration::width(&lines);
             let shown = lines.iter().map(|line| Shown::spans(&line.spans(width), false));
             let mut page = Page::from(shown.collect::<Vec<_>>());
             page.line("");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::web::{LocalQueue, ObjectChange, Queues, Recording, Share, Told};
 use super::HORIZON;
-use super::tell::{Line, Teller};
+use super::narration::{Line, Narration};
 use super::words::amount_text;
 use crate::api::keys;
 use crate::sim;
@@ -64,7 +64,7 @@ fn told(line: &Line) -> Told {
 #[derive(Default)]
 struct Taken {
     recording: Recording,
-    teller: Teller,
+    teller: Narration,
     /// Metadata of the AppWrappers, by name.
     wrappers: BTreeMap<String, Value>,
 }

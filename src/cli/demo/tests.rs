@@ -114,7 +114,7 @@ fn story(documents: Vec<Document>) -> Option<Vec<Line>> {
     runtime.block_on(async {
         let mut show = Show::new(1, prepared.cast).ok()?;
         let mut lines = vec![];
-        let mut teller = Teller::default();
+        let mut teller = Narration::default();
         let until = Duration::from_mins(4);
         while show.elapsed() < until && show.advance(until, until).await {
             for beat in show.drain() {
@@ -125,6 +125,22 @@ fn story(documents: Vec<Document>) -> Option<Vec<Line>> {
         }
         Some(lines)
     })
+}
+
+#[test]
+fn the_help_has_each_annotation_of_the_samples() {
+    let samples = [
+        STORY,
+        include_str!("../../../samples/fleet/no-fit.yaml"),
+        include_str!("../../../samples/fleet/suspect-nodes.yaml"),
+        include_str!("../../../samples/progress.yaml"),
+    ];
+    for rest in samples.iter().flat_map(|sample| sample.split("sim/").skip(1)) {
+        let is_part = |c: &char| c.is_ascii_lowercase() || *c == '-';
+        let name: String = rest.chars().take_while(is_part).collect();
+        let has_row = ANNOTATIONS.contains(&format!("\n  sim/{name}: "));
+        assert!(name.is_empty() || has_row, "sim/{name}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::term::{Colour, Shown, Span, padded, widths};
-use super::tell::{Line, limits_of, pause_left, width};
+use super::narration::{Line, limits_of, pause_left, width};
 use super::words::{amount_text, clock};
 use crate::api::{Phase, condition};
 use crate::printable::escape;

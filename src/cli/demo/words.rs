@@ -9,7 +9,7 @@ use crate::api::Phase;
 use crate::world::show::{Misfortune, Show, WrapperNow};
 
 use super::super::ledger::Ledger;
-use super::tell::Line;
+use super::narration::Line;
 use super::{Fault, HORIZON};
 
 /// An amount in thousandths, as a person writes it.

@@ -56,21 +56,21 @@ pub struct Policies {
     /// `progress`.
     pub progress: Option<ProgressRules>,
     flaws: Vec<String>,
-    afforded: Afforded,
+    pattern_errors: PatternErrors,
 }
 
 /// The rules of `failurePolicy` that cannot be asked, by index, and why: told from the syntax of their
 /// patterns when a rule is first asked. It follows from the rules, so that it makes no difference.
 #[derive(Clone, Debug, Default)]
-struct Afforded(OnceLock<BTreeMap<i32, String>>);
+struct PatternErrors(OnceLock<BTreeMap<i32, String>>);
 
-impl PartialEq for Afforded {
+impl PartialEq for PatternErrors {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Afforded {}
+impl Eq for PatternErrors {}
 
 /// A component as policies name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Policies {
             steps: Steps::of(spec.execution_policy.as_ref(), components, &mut flaws),
             progress: ProgressRules::of(spec.progress.as_ref(), &mut flaws),
             flaws,
-            afforded: Afforded::default(),
+            pattern_errors: PatternErrors::default(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Policies {
 
     /// Rules with a pattern that cannot be understood, or that is dearer than what is left.
     fn left_out(&self) -> &BTreeMap<i32, String> {
-        self.afforded.0.get_or_init(|| {
+        self.pattern_errors.0.get_or_init(|| {
             let mut allowance = Allowance::default();
             let flaw = |rule: &FailureRule| {
                 let mut patterns = rule.patterns.iter().enumerate();

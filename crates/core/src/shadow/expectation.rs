@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::mark::{Mark, Stage};
-use super::{Difference, DifferenceKind, Finding, Sight};
+use super::{Difference, DifferenceKind, Finding, ShadowInputs};
 use crate::api::Phase;
 use crate::decide::{Decision, Facts, VerdictAction, decide};
 use crate::plan::{Action, FreshRead};
@@ -29,7 +29,7 @@ impl Step {
 
 /// The decision of a moment at which everything is as it is seen now, and the finalizer set; none where it would ask
 /// for a read that tells what is not seen.
-pub(super) fn supposed(sight: &mut Sight<'_>, at: Timestamp) -> Option<Step> {
+pub(super) fn supposed(sight: &mut ShadowInputs<'_>, at: Timestamp) -> Option<Step> {
     let answered = std::mem::replace(&mut sight.snapshot.answered, FreshRead::Gone);
     let finalizer = sight.snapshot.finalizer;
     sight.snapshot.finalizer |= !sight.snapshot.deleting;
@@ -59,7 +59,7 @@ pub(super) struct Expectation {
 }
 
 impl Expectation {
-    pub(super) fn of(sight: &mut Sight<'_>, from: Mark, decision: &Decision) -> Self {
+    pub(super) fn of(sight: &mut ShadowInputs<'_>, from: Mark, decision: &Decision) -> Self {
         // a step for us, none that is stored in the status
         let awaits_finalizer = decision.actions.contains(&Action::AddFinalizer);
         let beyond = awaits_finalizer.then(|| supposed(sight, sight.now)).flatten();
@@ -97,7 +97,7 @@ impl Expectation {
     }
 
     /// Whether facts may have been missed since it was decided.
-    pub(super) fn missed_since(&self, sight: &Sight<'_>) -> bool {
+    pub(super) fn missed_since(&self, sight: &ShadowInputs<'_>) -> bool {
         sight.snapshot.last_gap.is_some_and(|gap| gap >= self.at)
     }
 
@@ -112,7 +112,7 @@ impl Expectation {
     }
 
     /// That the active controller has not moved on, once.
-    pub(super) fn overdue(&mut self, sight: &Sight<'_>) -> Option<Finding> {
+    pub(super) fn overdue(&mut self, sight: &ShadowInputs<'_>) -> Option<Finding> {
         self.due(sight.patience).filter(|due| *due <= sight.now)?;
         self.is_reported = true;
         let is_phase = self.now.stage.phase != self.from.stage.phase;

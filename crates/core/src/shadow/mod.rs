@@ -36,7 +36,7 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
 /// One look at an AppWrapper, of which the decision is complete.
 #[derive(Debug)]
-pub struct Sight<'a> {
+pub struct ShadowInputs<'a> {
     /// What was seen; the status is that of the active controller.
     pub snapshot: Snapshot,
     /// The limits of the AppWrapper.
@@ -51,7 +51,7 @@ pub struct Sight<'a> {
     pub patience: Period,
 }
 
-impl Sight<'_> {
+impl ShadowInputs<'_> {
     fn facts(&self) -> Facts<'_> {
         let Self { snapshot, limits, config, now, anchor, .. } = self;
         Facts { snapshot, limits, config, now: *now, anchor: *anchor }
@@ -87,7 +87,7 @@ struct Open {
 
 impl Comparison {
     /// Compares what is stored now with what was expected, and notes what is expected from here on.
-    pub fn look(&mut self, mut sight: Sight<'_>, decision: &Decision) -> Compared {
+    pub fn look(&mut self, mut sight: ShadowInputs<'_>, decision: &Decision) -> Compared {
         if self.uid != sight.snapshot.uid {
             *self = Self { uid: sight.snapshot.uid.clone(), ..Self::default() };
         }
@@ -114,7 +114,7 @@ impl Comparison {
     }
 
     /// Judges the open move again, with the facts of now.
-    fn judge_open(&mut self, sight: &mut Sight<'_>, here: Mark) -> Option<Finding> {
+    fn judge_open(&mut self, sight: &mut ShadowInputs<'_>, here: Mark) -> Option<Finding> {
         let open = self.open.take()?;
         let explains = |step: Step| fit(step, open.from, open.to) == Fit::Yes;
         if in_hindsight(sight, open.from).into_iter().any(explains) {
@@ -129,7 +129,7 @@ impl Comparison {
 
     fn judge_move(
         &mut self,
-        sight: &mut Sight<'_>,
+        sight: &mut ShadowInputs<'_>,
         before: &Expectation,
         to: Mark,
     ) -> Option<Finding> {
@@ -173,7 +173,7 @@ const fn agreed(from: Mark, to: Mark) -> Finding {
 
 /// What this controller would have decided at a stage that was left, now or within the patience, by what is seen now;
 /// nothing where what was seen there is gone since.
-fn in_hindsight(sight: &mut Sight<'_>, from: Mark) -> Vec<Step> {
+fn in_hindsight(sight: &mut ShadowInputs<'_>, from: Mark) -> Vec<Step> {
     let is_intact =
         |component: &Component| component.ours().is_some_and(|object| !object.terminating);
     let here = Mark::of(&sight.snapshot.status);

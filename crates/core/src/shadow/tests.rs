@@ -42,7 +42,7 @@ impl Watched {
         let now = at(second);
         let patience = Period::from_secs(PATIENCE.unsigned_abs());
         let snapshot = snapshot.clone();
-        let sight = Sight { snapshot, limits, config, now, anchor: now, patience };
+        let sight = ShadowInputs { snapshot, limits, config, now, anchor: now, patience };
         let decision = decided(&self.world, second);
         self.comparison.look(sight, &decision).findings
     }
@@ -191,7 +191,7 @@ fn a_look_is_asked_for_when_something_becomes_overdue() {
     let World { snapshot, limits, config } = &world;
     let (now, patience) = (at(200), Period::from_secs(60));
     let snapshot = snapshot.clone();
-    let sight = Sight { snapshot, limits, config, now, anchor: now, patience };
+    let sight = ShadowInputs { snapshot, limits, config, now, anchor: now, patience };
     let compared = Comparison::default().look(sight, &decided(&world, 200));
     assert_eq!(compared, Compared { findings: vec![], again: Some(at(260)) });
 }

@@ -2,7 +2,7 @@
 
 use super::actors::workload;
 use super::checks;
-use super::coverage::Happening;
+use super::coverage::Covered;
 use super::oracle::{By, State};
 use super::replica::Told;
 use super::{Log, World, actors, oracle};
@@ -113,30 +113,16 @@ impl World {
             slack: self.slack(Some(wrapper)),
             dated_within: self.dated_within(),
         };
-        self.coverage.checks += checks::safety::SAFETY.len() as u64;
         if wrapper.hostile {
+            self.coverage.checks += checks::safety::SAFETY.len() as u64;
             if let Some(violation) = checks::hostile::check(&scope) {
                 self.violated(violation);
             }
             self.check_quota();
             return;
         }
-        let found = checks::hostile::check(&scope);
-        let found = found.or_else(|| checks::safety::check(&scope));
-        let found = found.or_else(|| checks::policies::check(&scope));
-        let found = found.or_else(|| checks::budgets::check(&scope));
-        let found = found.or_else(|| checks::progress::check(&scope));
-        let found = found.or_else(|| checks::meaning::check(&scope));
-        let found = found.or_else(|| checks::usage::check(&scope));
-        let found = found.or_else(|| checks::suspicion::check(&scope));
-        let found = found.or_else(|| checks::kueue::check(&scope));
-        self.coverage.checks += checks::policies::POLICIES.len() as u64;
-        self.coverage.checks += checks::budgets::BUDGETS.len() as u64;
-        self.coverage.checks += checks::progress::PROGRESS.len() as u64;
-        self.coverage.checks += checks::meaning::MEANING.len() as u64;
-        self.coverage.checks += checks::usage::USAGE.len() as u64;
-        self.coverage.checks += checks::suspicion::SUSPICION.len() as u64;
-        self.coverage.checks += checks::kueue::KUEUE.len() as u64;
+        let found = checks::check(&scope);
+        self.coverage.checks += checks::count();
         if let Some((source, action)) = checks::policies::ruling(&scope) {
             self.coverage.ruling(source, action);
         }
@@ -165,7 +151,7 @@ fn describe(store: &Store, change: &crate::sim::Change) -> String {
 }
 
 /// What a change means for the AppWrapper whose it is.
-fn coverage_of(store: &Store, change: &crate::sim::Change) -> Vec<Happening> {
+fn coverage_of(store: &Store, change: &crate::sim::Change) -> Vec<Covered> {
     let object = &change.object;
     let kind = store.kinds.get(object.address.kind).kind.as_str();
     let before = change.before.as_ref();
@@ -174,12 +160,12 @@ fn coverage_of(store: &Store, change: &crate::sim::Change) -> Vec<Happening> {
         return vec![];
     }
     if change.verb == Verb::Deleted {
-        return vec![if is_pod { Happening::PodGone } else { Happening::ComponentGone }];
+        return vec![if is_pod { Covered::PodGone } else { Covered::ComponentGone }];
     }
     let mut all = vec![];
     let began = object.is_deleting() && !before.is_some_and(|before| before.is_deleting());
     if began {
-        all.push(if is_pod { Happening::PodTerminating } else { Happening::ComponentTerminating });
+        all.push(if is_pod { Covered::PodTerminating } else { Covered::ComponentTerminating });
     }
     let became = |condition: &str| {
         actors::is_true(&object.value, condition)
@@ -189,19 +175,19 @@ fn coverage_of(store: &Store, change: &crate::sim::Change) -> Vec<Happening> {
         let phase = actors::phase(object);
         if before.is_none_or(|before| actors::phase(before) != phase) {
             match phase {
-                "Running" => all.push(Happening::PodRunning),
-                "Succeeded" => all.push(Happening::PodSucceeded),
-                "Failed" => all.push(Happening::PodFailed),
+                "Running" => all.push(Covered::PodRunning),
+                "Succeeded" => all.push(Covered::PodSucceeded),
+                "Failed" => all.push(Covered::PodFailed),
                 _ => {}
             }
         }
         if became("DisruptionTarget") {
-            all.push(Happening::PodDisrupted);
+            all.push(Covered::PodDisrupted);
         }
     } else if became("Complete") || became("Completed") || became("Succeeded") {
-        all.push(Happening::ComponentSucceeded);
+        all.push(Covered::ComponentSucceeded);
     } else if became("Failed") {
-        all.push(Happening::ComponentFailed);
+        all.push(Covered::ComponentFailed);
     }
     all
 }

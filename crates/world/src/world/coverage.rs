@@ -7,7 +7,7 @@ use crate::api::Phase;
 appwrapper_core::named! {
     /// Something that happens to an AppWrapper or around it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Happening {
+    pub enum Covered {
         PodRunning: "pod-running", "A pod of it runs.";
         PodSucceeded: "pod-succeeded", "A pod of it has succeeded.";
         PodFailed: "pod-failed", "A pod of it has failed.";
@@ -61,7 +61,7 @@ appwrapper_core::named! {
     }
 }
 
-const EVENTS: usize = Happening::ALL.len();
+const EVENTS: usize = Covered::ALL.len();
 const PHASES: usize = Phase::ALL.len();
 
 /// How often each event was met in each phase, and more.
@@ -92,7 +92,7 @@ impl Default for Coverage {
 
 impl Coverage {
     /// Notes an event.
-    pub const fn note(&mut self, phase: Phase, happening: Happening) {
+    pub const fn note(&mut self, phase: Phase, happening: Covered) {
         self.seen[phase as usize][happening as usize] += 1;
     }
 
@@ -121,16 +121,16 @@ impl Coverage {
 
     /// How often an event was met in a phase.
     #[must_use]
-    pub const fn count(&self, phase: Phase, happening: Happening) -> u64 {
+    pub const fn count(&self, phase: Phase, happening: Covered) -> u64 {
         self.seen[phase as usize][happening as usize]
     }
 
     /// The pairs that can be met and were not.
     #[must_use]
-    pub fn unseen(&self) -> Vec<(Phase, Happening)> {
+    pub fn unseen(&self) -> Vec<(Phase, Covered)> {
         let pairs = Phase::ALL
             .into_iter()
-            .flat_map(|phase| Happening::ALL.iter().map(move |happening| (phase, *happening)));
+            .flat_map(|phase| Covered::ALL.iter().map(move |happening| (phase, *happening)));
         pairs
             .filter(|(phase, happening)| why_never(*phase, *happening).is_none())
             .filter(|(phase, happening)| self.count(*phase, *happening) == 0)
@@ -140,17 +140,16 @@ impl Coverage {
     /// How many pairs can be met, and how many of them were.
     #[must_use]
     pub fn pairs(&self) -> (usize, usize) {
-        let impossible = |phase: Phase| {
-            Happening::ALL.iter().filter(|h| why_never(phase, **h).is_some()).count()
-        };
+        let impossible =
+            |phase: Phase| Covered::ALL.iter().filter(|h| why_never(phase, **h).is_some()).count();
         let all = PHASES * EVENTS - Phase::ALL.into_iter().map(impossible).sum::<usize>();
         (all - self.unseen().len(), all)
     }
 }
 
 /// Whether an event is one of the things of an AppWrapper: of its pods and components.
-const fn is_of_things(happening: Happening) -> bool {
-    use Happening as H;
+const fn is_of_things(happening: Covered) -> bool {
+    use Covered as H;
     matches!(
         happening,
         H::PodRunning
@@ -172,8 +171,8 @@ const fn is_of_things(happening: Happening) -> bool {
 
 /// Why an event is not asked for in a phase, where it is not.
 #[must_use]
-pub const fn why_never(phase: Phase, happening: Happening) -> Option<&'static str> {
-    use Happening as H;
+pub const fn why_never(phase: Phase, happening: Covered) -> Option<&'static str> {
+    use Covered as H;
     use Phase as P;
     match (phase, happening) {
         (P::Empty, happening) if is_of_things(happening) => Some("nothing was created yet"),

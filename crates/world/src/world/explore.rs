@@ -2,7 +2,6 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::adversary::{Hostility, twin};
 use super::coverage::Coverage;
@@ -57,6 +56,22 @@ pub(super) fn run_async<T>(work: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(work))
 }
 
+/// Does a piece of work with each item, on so many threads.
+pub fn each<T>(jobs: usize, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let items = Mutex::new(items);
+    // others may take the next item while this one is worked on
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(item) = next() {
+                    work(item);
+                }
+            });
+        }
+    });
+}
+
 /// Runs seeds from `first` on, on so many threads; `done` hears of each.
 #[must_use]
 pub fn explore(
@@ -67,25 +82,11 @@ pub fn explore(
     hostility: Hostility,
     done: &(dyn Fn(&RunReport) + Sync),
 ) -> Total {
-    let next = AtomicU64::new(first);
     let total = Mutex::new(Total::default());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                let mut own = Total::default();
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first.saturating_add(seeds) {
-                        break;
-                    }
-                    let report =
-                        run_one(Options { hostility, ..Options::of(seed, faults.clone()) });
-                    own.add(&report);
-                    done(&report);
-                }
-                total.lock().unwrap_or_else(PoisonError::into_inner).merge(own);
-            });
-        }
+    each(jobs, first..first.saturating_add(seeds), |seed| {
+        let report = run_one(Options { hostility, ..Options::of(seed, faults.clone()) });
+        total.lock().unwrap_or_else(PoisonError::into_inner).add(&report);
+        done(&report);
     });
     let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     total.failed.sort_by_key(|report| report.seed);
@@ -103,13 +104,20 @@ impl Total {
             self.failed.push(report.clone());
         }
     }
+}
 
-    fn merge(&mut self, other: Self) {
-        self.seeds += other.seeds;
-        self.steps += other.steps;
-        self.calls += other.calls;
-        self.hash = self.hash.wrapping_add(other.hash);
-        self.coverage.merge(&other.coverage);
-        self.failed.extend(other.failed);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_item_is_worked_on_once() {
+        for jobs in [0, 1, 4] {
+            let seen = Mutex::new(vec![]);
+            each(jobs, 0..100, |item| seen.lock().unwrap().push(item));
+            let mut seen = seen.into_inner().unwrap();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..100).collect::<Vec<_>>(), "{jobs}");
+        }
     }
 }

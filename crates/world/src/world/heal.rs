@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::actors::{Env, nodes};
+use super::actors::nodes;
 use super::checks::hostile;
 use super::checks::liveness::{self, EndScope};
-use super::coverage::Happening;
+use super::coverage::Covered;
 use super::faults::Fault;
 use super::{Source, World};
 
@@ -15,7 +15,7 @@ const REST_STEPS: u64 = 250_000;
 /// Steps without a call of a controller after which it is at rest, whatever others do.
 const QUIET_STEPS: u64 = 10_000;
 /// A step, on an average: what the adversary has made endless goes on no faster.
-const SLOW_STEP: Duration = Duration::from_millis(500);
+const SLOW_STEP: Duration = Duration::from_millis(400);
 /// And the time: longer than the longest period, a week.
 const REST_TIME: Duration = Duration::from_hours(24 * 30);
 
@@ -45,32 +45,32 @@ impl World {
             Fault::Lag => {
                 let wait = Duration::from_millis(self.fault_rng.between(10, 20_000));
                 self.replicas[replica].streams[stream].lags_until = self.elapsed + wait;
-                self.happened(Happening::WatchLags);
+                self.happened(Covered::WatchLags);
             }
             Fault::Relist => {
                 self.replicas[replica].streams[stream].relist = true;
-                self.happened(Happening::WatchRestarts);
+                self.happened(Covered::WatchRestarts);
             }
             Fault::Stale => {
                 self.go_back(replica, stream);
-                self.happened(Happening::WatchGoesBack);
+                self.happened(Covered::WatchGoesBack);
             }
             Fault::Repeat => {
                 let back = self.fault_rng.below(6);
                 let stream = &mut self.replicas[replica].streams[stream];
                 stream.at = stream.at.map(|at| at.saturating_sub(back));
-                self.happened(Happening::WatchRepeats);
+                self.happened(Covered::WatchRepeats);
             }
             Fault::Clock => {
                 let seconds = self.fault_rng.between(0, 2 * 86_400);
                 let seconds = i64::try_from(seconds).unwrap_or(0) - 86_400;
                 self.replicas[replica].clock.jump(seconds);
-                self.happened(Happening::ClockJumps);
+                self.happened(Covered::ClockJumps);
             }
             Fault::Outage => {
                 let wait = Duration::from_millis(self.fault_rng.between(100, 120_000));
                 self.outage_until = self.elapsed + wait;
-                self.happened(Happening::Outage);
+                self.happened(Covered::Outage);
             }
             Fault::Leader => self.take_over(replica),
             _ => self.crash(replica),
@@ -81,7 +81,7 @@ impl World {
     pub(super) fn crash(&mut self, index: usize) {
         // what it has just written was dated by its clock
         self.note_skew();
-        self.happened(Happening::Crash);
+        self.happened(Covered::Crash);
         let leads = self.replicas[index].leads && self.replicas[index].doubts.is_none();
         self.replicas[index] = self.new_replica(leads);
         self.oracle.lose_sight(&self.store, self.elapsed);
@@ -92,7 +92,7 @@ impl World {
         if self.replicas[index].doubts.is_some() || !self.replicas[index].leads {
             return;
         }
-        self.happened(Happening::TwoLeaders);
+        self.happened(Covered::TwoLeaders);
         let pause = Duration::from_millis(self.fault_rng.between(0, 40_000));
         let moves = u32::try_from(self.fault_rng.between(0, 30)).unwrap_or(0);
         let old = &mut self.replicas[index];
@@ -159,13 +159,8 @@ impl World {
         self.retreat();
         self.release_all();
         self.relabel_all();
-        let mut env = Env {
-            store: &mut self.store,
-            rng: &mut self.user_rng,
-            agenda: &mut self.agenda,
-            elapsed: self.elapsed,
-        };
-        self.kubelets.heal(&mut env);
+        let (kubelets, _, mut env) = self.actors();
+        kubelets.heal(&mut env);
         self.absorb(Source::Others);
         for index in 0..self.replicas.len() {
             if self.replicas[index].doubts.is_some() {

@@ -55,10 +55,10 @@ use crate::tuning::Period;
 use absorb::Source;
 use actors::kubelet::Kubelets;
 use actors::kueue::Kueue;
-use actors::{Agenda, Task};
+use actors::{Agenda, Env, Task};
 use adversary::{Adversary, Hostility};
 use checks::Violation;
-use coverage::{Coverage, Happening};
+use coverage::{Coverage, Covered};
 use faults::{Fault, FaultPlan, Faults};
 use oracle::{Oracle, Wrapper};
 use replica::{Replica, Told, Topic};
@@ -358,6 +358,17 @@ impl World {
         }
     }
 
+    /// Kubelets and Kueue, and what they may use.
+    fn actors(&mut self) -> (&mut Kubelets, &mut Kueue, Env<'_>) {
+        let env = Env {
+            store: &mut self.store,
+            rng: &mut self.user_rng,
+            agenda: &mut self.agenda,
+            elapsed: self.elapsed,
+        };
+        (&mut self.kubelets, &mut self.kueue, env)
+    }
+
     /// Creates an object as a user; whether it was accepted.
     fn create(&mut self, object: serde_json::Value) -> bool {
         let text = |key: &str| object[key].as_str().unwrap_or_default();
@@ -442,14 +453,14 @@ impl World {
     }
 
     /// Notes that something happened to everything there is.
-    fn happened(&mut self, happening: Happening) {
+    fn happened(&mut self, happening: Covered) {
         for wrapper in self.oracle.wrappers.values() {
             self.coverage.note(wrapper.state.phase, happening);
         }
     }
 
     /// Notes that something happened to an AppWrapper.
-    fn happened_to(&mut self, name: &str, happening: Happening) {
+    fn happened_to(&mut self, name: &str, happening: Covered) {
         for wrapper in self.oracle.wrappers.values() {
             if &*wrapper.address.name == name {
                 self.coverage.note(wrapper.state.phase, happening);

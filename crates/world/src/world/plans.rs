@@ -3,16 +3,15 @@
 mod policies;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::coverage::Coverage;
-use super::explore::run;
+use super::explore::{each, run};
 use super::faults::{FaultPlan, Faults};
-use super::scene::{Act, Scene};
+use super::scene::{Act, Scene, pod_object, pod_of};
 use super::{Options, RunReport, World};
 use crate::sim::Propagation;
 
@@ -53,26 +52,11 @@ const MEANWHILE: [(&str, Meanwhile); 4] = [
     ("-component-deleted", Meanwhile::ComponentDeleted),
 ];
 
-fn pod(life: &[(&str, &str)]) -> Value {
-    let annotations: serde_json::Map<String, Value> =
-        life.iter().map(|(key, value)| (format!("sim/{key}"), Value::from(*value))).collect();
-    json!({
-        "metadata": {"annotations": annotations},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]},
-    })
-}
-
 fn component(kind: &str, name: &str, life: &[(&str, &str)]) -> Value {
     let object = |api: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec});
-    let job = json!({"backoffLimit": 0, "template": pod(life)});
+    let job = json!({"backoffLimit": 0, "template": pod_of(life)});
     match kind {
-        "Pod" => {
-            let mut pod = pod(life);
-            pod["apiVersion"] = "v1".into();
-            pod["kind"] = "Pod".into();
-            pod["metadata"]["name"] = name.into();
-            pod
-        }
+        "Pod" => pod_object(name, life),
         "Job" => object("batch/v1", job),
         "JobSet" => {
             let jobs = json!([{"name": "r", "replicas": 2, "template": {"spec": job}}]);
@@ -216,18 +200,11 @@ impl Outcome {
 /// Runs every plan of these scenarios, on so many threads; `done` hears of each scenario.
 #[must_use]
 pub fn exhaust_all(scenarios: &[Scenario], jobs: usize, done: &(dyn Fn() + Sync)) -> Outcome {
-    let next = AtomicUsize::new(0);
     let total = Mutex::new(Outcome::default());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = exhaust(scenario);
-                    total.lock().unwrap_or_else(PoisonError::into_inner).merge(outcome);
-                    done();
-                }
-            });
-        }
+    each(jobs, scenarios.iter(), |scenario| {
+        let outcome = exhaust(scenario);
+        total.lock().unwrap_or_else(PoisonError::into_inner).merge(outcome);
+        done();
     });
     let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     total.wrong.sort();

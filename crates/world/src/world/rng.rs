@@ -1,5 +1,7 @@
 //! The only source of chance: one seed, one stream of numbers, the same on every machine.
 
+use std::time::Duration;
+
 /// A stream of numbers (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -33,6 +35,11 @@ impl Rng {
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         let span = usize::try_from(high - low).unwrap_or(usize::MAX - 1);
         low + self.below(span + 1) as u64
+    }
+
+    /// A moment within the first so many seconds.
+    pub fn moment(&mut self, seconds: u64) -> Duration {
+        Duration::from_millis(self.between(0, seconds * 1000))
     }
 
     /// True once in so many times.

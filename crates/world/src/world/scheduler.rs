@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::actors::kueue::Outcome;
-use super::actors::{Env, Task, batch, nodes, operators};
+use super::actors::{Task, batch, nodes, operators};
 use super::checks;
-use super::coverage::Happening;
+use super::coverage::Covered;
 use super::faults::Fault;
 use super::judged::Judged;
 use super::replica::{Landed, Topic, state_at};
@@ -249,7 +249,7 @@ impl World {
                 if skips {
                     self.trace.note(elapsed, "skip", &address.name, &numbers);
                     self.coverage.fault(Fault::Skip);
-                    self.happened(Happening::WatchSkips);
+                    self.happened(Covered::WatchSkips);
                     return;
                 }
                 self.trace.note(elapsed, "deliver", &address.name, &numbers);
@@ -277,7 +277,7 @@ impl World {
     async fn begin(&mut self, index: usize, key: &Key) {
         let timed = self.replicas[index].timed.remove(key);
         if timed {
-            self.happened_to(&key.name, Happening::Deadline);
+            self.happened_to(&key.name, Covered::Deadline);
         }
         self.trace.note(self.elapsed, "look", &key.name, &[index as u64]);
         if self.replicas[index].begin(key) {
@@ -356,32 +356,27 @@ impl World {
 
     fn act(&mut self, task: &Task) {
         let elapsed = self.elapsed;
-        let mut env = Env {
-            store: &mut self.store,
-            rng: &mut self.user_rng,
-            agenda: &mut self.agenda,
-            elapsed,
-        };
+        let (kubelets, kueue, mut env) = self.actors();
         match task {
             Task::Pod(address) => {
-                self.kubelets.pod(&mut env, address);
+                kubelets.pod(&mut env, address);
                 batch::release_lost(&mut env, address);
             }
             Task::Node(address) => {
                 nodes::notice(env.store, address, elapsed);
-                self.kubelets.node(&mut env, address);
+                kubelets.node(&mut env, address);
             }
             Task::Job(address) => batch::job(&mut env, address),
             Task::JobSet(address) => batch::job_set(&mut env, address),
             Task::Operator(address) => operators::act(&mut env, address),
             Task::Queue(address) => {
-                let (address, outcome) = self.kueue.act(&mut env, address);
+                let (address, outcome) = kueue.act(&mut env, address);
                 self.check_eviction(&address, outcome);
                 self.check_release(&address, outcome);
                 let happening = match outcome {
-                    Outcome::Admitted => Some(Happening::Admitted),
-                    Outcome::Preempted => Some(Happening::Preempted),
-                    Outcome::NotReady => Some(Happening::NotReady),
+                    Outcome::Admitted => Some(Covered::Admitted),
+                    Outcome::Preempted => Some(Covered::Preempted),
+                    Outcome::NotReady => Some(Covered::NotReady),
                     Outcome::Deactivated | Outcome::Nothing | Outcome::Released => None,
                 };
                 if let Some(happening) = happening {
@@ -389,7 +384,7 @@ impl World {
                     self.happened_to(&address.name, happening);
                 }
             }
-            Task::Script(index) => self.deed(*index),
+            Task::Script(index) => self.follow_script(*index),
             Task::Attack => self.attack(),
         }
         let name = match task {

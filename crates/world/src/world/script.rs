@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::actors::kueue::Outcome;
-use super::actors::{Env, Task, nodes};
-use super::coverage::Happening;
+use super::actors::{Task, nodes};
+use super::coverage::Covered;
 use super::scene::Act;
 use super::{ACTIVE, LABEL, NAMESPACE, World, oracle};
 use crate::sim::{Address, Deletion, Object, Part, Propagation};
@@ -17,7 +17,7 @@ const HOLD: &str = "example.com/hold";
 
 impl World {
     /// Carries out a move of the script.
-    pub(super) fn deed(&mut self, index: usize) {
+    pub(super) fn follow_script(&mut self, index: usize) {
         let act = self.script[index].clone();
         // of a calm world everything happens, else its end could not be compared
         let calm = self.adversary.as_ref().is_some_and(|adversary| adversary.calm);
@@ -31,22 +31,22 @@ impl World {
         match act {
             Act::Create(object) => self.create_or_retry(index, *object),
             Act::Suspend(name, suspend) => {
-                let happening = if suspend { Happening::Suspended } else { Happening::Resumed };
+                let event = if suspend { Covered::Suspended } else { Covered::Resumed };
                 // who may let it run is for Kueue alone, as the webhook has it
                 let managed = !self.kueue.quota.is_empty();
                 if suspend || !managed {
-                    self.edit(&name, happening, |value| value["spec"]["suspend"] = suspend.into());
+                    self.edit(&name, event, |value| value["spec"]["suspend"] = suspend.into());
                 }
             }
             Act::Annotate(name, key, value) => {
                 let key = format!("workload.codeflare.dev.appwrapper/{key}Duration");
-                self.edit(&name, Happening::Edited, |object| {
+                self.edit(&name, Covered::Edited, |object| {
                     object["metadata"]["annotations"][key] = value.into();
                 });
             }
             Act::Activate(name, active) => {
-                let happening = if active { Happening::Activated } else { Happening::Deactivated };
-                self.edit(&name, happening, |object| {
+                let event = if active { Covered::Activated } else { Covered::Deactivated };
+                self.edit(&name, event, |object| {
                     object["metadata"]["annotations"][ACTIVE] = active.to_string().into();
                 });
             }
@@ -58,11 +58,11 @@ impl World {
             Act::Preempt(name) => self.preempt(&name),
             Act::Impostor(name) => self.impostor(&name),
             Act::Node(name, up) => {
-                self.happened(if up { Happening::NodeUp } else { Happening::NodeDown });
+                self.happened(if up { Covered::NodeUp } else { Covered::NodeDown });
                 self.set_node(&name, up);
             }
             Act::OutOfService(name, is_out) => {
-                self.happened(if is_out { Happening::NodeShutDown } else { Happening::NodeUp });
+                self.happened(if is_out { Covered::NodeShutDown } else { Covered::NodeUp });
                 nodes::set_node(&mut self.store, &name, is_out.then_some(self.elapsed));
                 nodes::set_out_of_service(&mut self.store, &name, is_out);
             }
@@ -71,7 +71,7 @@ impl World {
             Act::Serve(api, kind, served) => self.serve_kind(api, kind, served),
             Act::Close(closed) => {
                 self.closed = closed;
-                self.happened(Happening::NamespaceClosed);
+                self.happened(Covered::NamespaceClosed);
             }
             Act::Policy(name, spec) => self.set_policy(&name, spec.map(|spec| *spec)),
             Act::Configure(most) => self.configure(most),
@@ -91,7 +91,7 @@ impl World {
             nodes::set_node(&mut self.store, &name, None);
         } else if stranger {
             let owner = name.split('-').next().unwrap_or_default().to_owned();
-            self.happened_to(&owner, Happening::Stranger);
+            self.happened_to(&owner, Covered::Stranger);
         }
     }
 
@@ -100,15 +100,15 @@ impl World {
         self.store.get(&Address::new(kind, NAMESPACE, name)).cloned()
     }
 
-    fn edit(&mut self, name: &str, happening: Happening, change: impl FnOnce(&mut Value)) {
+    fn edit(&mut self, name: &str, event: Covered, change: impl FnOnce(&mut Value)) {
         let Some(wrapper) = self.wrapper(name) else { return };
-        self.happened_to(name, happening);
+        self.happened_to(name, event);
         self.store.change(&wrapper.address, Part::Whole, change);
     }
 
     fn delete_wrapper(&mut self, name: &str, propagation: Option<Propagation>) {
         let Some(wrapper) = self.wrapper(name) else { return };
-        self.happened_to(name, Happening::Deleted);
+        self.happened_to(name, Covered::Deleted);
         let deletion = Deletion { propagation, ..Deletion::default() };
         drop(self.store.delete(&wrapper.address, &deletion));
     }
@@ -134,8 +134,8 @@ impl World {
         let wanted =
             |thing: &oracle::Thing| if pod { thing.pod } else { thing.component && !thing.pod };
         let Some(object) = self.thing(name, wanted) else { return };
-        let happening = if pod { Happening::PodDeleted } else { Happening::ComponentDeleted };
-        self.happened_to(name, happening);
+        let event = if pod { Covered::PodDeleted } else { Covered::ComponentDeleted };
+        self.happened_to(name, event);
         let deletion =
             Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
         drop(self.store.delete(&object.address, &deletion));
@@ -145,7 +145,7 @@ impl World {
         // a pod without the label is hidden from every watch: its owner has taken it away
         let wanted = |thing: &oracle::Thing| thing.component && !thing.pod;
         let Some(object) = self.thing(name, wanted) else { return };
-        self.happened_to(name, Happening::ComponentUnlabelled);
+        self.happened_to(name, Covered::ComponentUnlabelled);
         self.store.change(&object.address, Part::Whole, |object| {
             if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
                 labels.remove(LABEL);
@@ -158,7 +158,7 @@ impl World {
         if object.is_deleting() {
             return;
         }
-        self.happened_to(name, Happening::FinalizerHeld);
+        self.happened_to(name, Covered::FinalizerHeld);
         self.coverage.fault(super::faults::Fault::Finalizer);
         self.store.change(&object.address, Part::Whole, |object| {
             let mut all = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
@@ -219,26 +219,16 @@ impl World {
         if !admitted || wrapper.is_deleting() {
             return;
         }
-        self.happened_to(name, Happening::Preempted);
+        self.happened_to(name, Covered::Preempted);
         self.coverage.fault(super::faults::Fault::Kueue);
-        let mut env = Env {
-            store: &mut self.store,
-            rng: &mut self.user_rng,
-            agenda: &mut self.agenda,
-            elapsed: self.elapsed,
-        };
-        self.kueue.evict(&mut env, &wrapper, Outcome::Preempted);
+        let (_, kueue, mut env) = self.actors();
+        kueue.evict(&mut env, &wrapper, Outcome::Preempted);
     }
 
     /// A pod ends at a moment, and not before: exit code, reason and message.
     pub(super) fn end_pod(&mut self, pod: &Object, at: Duration, why: (i64, &str, &str)) {
-        let mut env = Env {
-            store: &mut self.store,
-            rng: &mut self.user_rng,
-            agenda: &mut self.agenda,
-            elapsed: self.elapsed,
-        };
-        self.kubelets.end_at(&mut env, pod, at, why);
+        let (kubelets, _, mut env) = self.actors();
+        kubelets.end_at(&mut env, pod, at, why);
     }
 
     /// A pod with our labels that belongs to somebody else.
@@ -271,7 +261,7 @@ impl World {
             pod["metadata"]["labels"]["workload.codeflare.dev/appwrapper-uid"] = uid.into();
         }
         if self.create(pod) {
-            self.happened_to(name, Happening::Stranger);
+            self.happened_to(name, Covered::Stranger);
             self.coverage.fault(super::faults::Fault::Stranger);
         }
     }
@@ -293,16 +283,11 @@ impl World {
         if self.store.delete(&address, &Deletion::default()).is_err() {
             return;
         }
-        self.happened(Happening::NodeDeleted);
+        self.happened(Covered::NodeDeleted);
         self.coverage.fault(super::faults::Fault::Node);
         // its pods are looked at; its kubelet registers it again, or another machine has its hostname
-        let mut env = Env {
-            store: &mut self.store,
-            rng: &mut self.user_rng,
-            agenda: &mut self.agenda,
-            elapsed: self.elapsed,
-        };
-        self.kubelets.node(&mut env, &address);
+        let (kubelets, _, mut env) = self.actors();
+        kubelets.node(&mut env, &address);
         let other = if self.same_nodes { name.to_owned() } else { format!("{name}x") };
         let node = json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": other, "labels": {"kubernetes.io/hostname": name}}});
@@ -316,7 +301,7 @@ impl World {
         let (api, kind) = ("workload.codeflare.dev/v1alpha1", "RetryPolicy");
         let Some(id) = self.store.kinds.by_name(api, kind) else { return };
         let address = Address::new(id, "", name);
-        self.happened(Happening::PolicyChanged);
+        self.happened(Covered::PolicyChanged);
         match spec {
             None => drop(self.store.delete(&address, &Deletion::default())),
             Some(spec) if self.store.get(&address).is_some() => {
@@ -331,7 +316,7 @@ impl World {
 
     /// The configuration file changes; each process reads it.
     fn configure(&mut self, most: i32) {
-        self.happened(Happening::Configured);
+        self.happened(Covered::Configured);
         self.config.retry_policy.global_max_retries = most;
         self.oracle.policies.note_global(i64::from(most));
         for replica in &self.replicas {
@@ -341,7 +326,7 @@ impl World {
 
     fn mark(&mut self, name: &str, marked: bool) {
         let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
-        self.happened(Happening::NodeMarked);
+        self.happened(Covered::NodeMarked);
         self.store.change(&Address::new(kind, "", name), Part::Whole, |node| {
             node["metadata"]["labels"]["health"] = if marked { "EVICT" } else { "OK" }.into();
         });
@@ -352,11 +337,11 @@ impl World {
             for id in std::mem::take(&mut self.unserved) {
                 self.store.kinds.serve(id, true);
             }
-            self.happened(Happening::KindServed);
+            self.happened(Covered::KindServed);
             return;
         }
         let Some(id) = self.store.kinds.by_name(api, kind) else { return };
-        self.happened(Happening::KindRemoved);
+        self.happened(Covered::KindRemoved);
         self.coverage.fault(super::faults::Fault::Kind);
         // the definition goes, and its objects with it; what they own follows
         let all: Vec<Address> = self.store.all(id).map(|object| object.address.clone()).collect();

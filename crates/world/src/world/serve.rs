@@ -7,7 +7,7 @@ use http::Method;
 use super::actors::kueue::WorkloadState;
 use super::checks::calls::{self, CallScope, Target};
 use super::checks::safety;
-use super::coverage::Happening;
+use super::coverage::Covered;
 use super::faults::{Effect, Fault, Moment};
 use super::rng::{mix, mix_text};
 use super::wire::Call;
@@ -63,7 +63,7 @@ impl World {
             Fate::Lost(code) => {
                 self.apply(index, key, &call, &Target::of(&call.uri), doubtful);
                 Self::injure(&call, code);
-                self.happened(Happening::ReplyLost);
+                self.happened(Covered::ReplyLost);
             }
             Fate::Late => {
                 let wait = Duration::from_millis(self.fault_rng.between(1, 90_000));
@@ -200,9 +200,9 @@ impl World {
         };
         Self::injure(call, Some(code));
         self.happened(match code {
-            409 => Happening::Conflict,
-            429 => Happening::TooMany,
-            _ => Happening::ServerError,
+            409 => Covered::Conflict,
+            429 => Covered::TooMany,
+            _ => Covered::ServerError,
         });
     }
 
@@ -491,7 +491,7 @@ impl World {
         let late_by = self.elapsed.saturating_sub(sent) + off;
         let body = call.json();
         self.trace.note(self.elapsed, "late", short(&call.uri), &[]);
-        self.happened(Happening::LateWrite);
+        self.happened(Covered::LateWrite);
         let (.., changed) = self.carry_out(&call, &target, body, (true, Some(late_by)));
         if changed {
             // the attempt that it has begun was dated by it, too

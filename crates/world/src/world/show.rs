@@ -145,7 +145,7 @@ impl Show {
         for object in cast.objects {
             let at = object["metadata"]["annotations"][COMES_AT].as_str();
             match at.and_then(kubelet::duration) {
-                Some(at) => show.plan.later(at, strike::Deed::Create(Box::new(object))),
+                Some(at) => show.plan.later(at, strike::ScheduledEvent::Create(Box::new(object))),
                 None => show.create(object)?,
             }
         }
@@ -174,7 +174,7 @@ impl Show {
         let moments = losses[LOST_AT].as_str().unwrap_or_default().split(',');
         for at in moments.filter_map(|at| kubelet::duration(at.trim())) {
             let lasts = lasts.unwrap_or(LOST_FOR_DEFAULT);
-            self.plan.later(at, strike::Deed::LoseNode(name.clone(), lasts));
+            self.plan.later(at, strike::ScheduledEvent::LoseNode(name.clone(), lasts));
         }
         Ok(())
     }

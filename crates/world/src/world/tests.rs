@@ -189,7 +189,7 @@ fn a_node_that_returns_registers_with_its_status() {
         let (mut world, ..) = small_world();
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
         world.script.push(Act::Create(Box::new(node)));
-        world.deed(0);
+        world.follow_script(0);
         let kind = world.store.kinds.by_name("v1", "Node").unwrap();
         let node = world.store.get(&Address::new(kind, "", "n")).unwrap();
         assert!(is_true(&node.value, "Ready"));

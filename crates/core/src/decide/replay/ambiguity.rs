@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::record::{Disruption, Evidence, Happened};
+use super::record::{Disruption, Evidence, RecordedFailure};
 use crate::api::{Attempt, RuleRef, RuleSource};
 use crate::config::Config;
 use crate::decide::policy::category::{self, Category};
@@ -25,7 +25,7 @@ const NO_PART: &str = "the record does not contain the part that failed";
 
 /// What a failure is judged by.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct ReplayInputs {
     /// The policies and the counts.
     pub snapshot: Snapshot,
     /// The annotations.
@@ -60,21 +60,21 @@ pub enum Why {
 pub fn doubts(
     evidence: &Evidence<'_>,
     attempt: &Attempt,
-    ground: &Ground,
+    inputs: &ReplayInputs,
     config: &Config,
 ) -> Vec<Doubt> {
-    let policies = &ground.snapshot.policies;
+    let policies = &inputs.snapshot.policies;
     let mut all = vec![];
-    if evidence.happened == Happened::PodFailed {
+    if evidence.happened == RecordedFailure::PodFailed {
         let rules = policies.pod_failure.iter();
         all.extend(rules.filter_map(|rule| of_pod_rule(rule, evidence)));
-        all.extend(of_exit_codes(evidence, &ground.limits));
+        all.extend(of_exit_codes(evidence, &inputs.limits));
     }
-    if let Some(component) = evidence.component(&ground.snapshot) {
+    if let Some(component) = evidence.component(&inputs.snapshot) {
         let rules = policies.failure_rules();
         all.extend(rules.filter_map(|rule| of_failure_rule(rule, evidence, component)));
     }
-    for policy in &ground.snapshot.retry.policies {
+    for policy in &inputs.snapshot.retry.policies {
         let rules = policy.rules.iter();
         all.extend(rules.filter_map(|rule| of_retry_rule(policy, rule, evidence, config)));
     }
@@ -107,14 +107,14 @@ impl Doubt {
     pub fn settle(
         &self,
         matches: bool,
-        ground: &mut Ground,
+        inputs: &mut ReplayInputs,
         evidence: &Evidence<'_>,
         config: &Config,
     ) {
         let is_it = |index: i32| self.rule.index == Some(index);
         match self.rule.source {
             RuleSource::PodFailurePolicy => {
-                let rules = &mut Arc::make_mut(&mut ground.snapshot.policies).pod_failure;
+                let rules = &mut Arc::make_mut(&mut inputs.snapshot.policies).pod_failure;
                 rules.retain(|rule| matches || !is_it(rule.index));
                 for rule in rules.iter_mut().filter(|rule| is_it(rule.index)) {
                     // the condition that every pod of a record has
@@ -123,7 +123,7 @@ impl Doubt {
                 }
             }
             RuleSource::FailurePolicy => {
-                let rules = &mut Arc::make_mut(&mut ground.snapshot.policies).failure;
+                let rules = &mut Arc::make_mut(&mut inputs.snapshot.policies).failure;
                 rules.retain(|rule| matches || !is_it(rule.index));
                 for rule in rules.iter_mut().filter(|rule| is_it(rule.index)) {
                     rule.reasons.clear();
@@ -132,13 +132,13 @@ impl Doubt {
                 }
             }
             RuleSource::ExitCodeAnnotation if matches => {
-                ground.limits.terminal_exit_codes.extend(evidence.record.exit_code);
+                inputs.limits.terminal_exit_codes.extend(evidence.record.exit_code);
             }
             RuleSource::RetryPolicy => {
                 let named = |policy: &&mut Arc<RetryPolicy>| {
                     self.rule.policy.as_ref() == Some(&policy.name)
                 };
-                for policy in ground.snapshot.retry.policies.iter_mut().filter(named) {
+                for policy in inputs.snapshot.retry.policies.iter_mut().filter(named) {
                     let rules = &mut Arc::make_mut(policy).rules;
                     rules.retain(|rule| matches || !is_it(rule.index));
                     for rule in rules.iter_mut().filter(|rule| is_it(rule.index)) {
@@ -258,12 +258,12 @@ fn of_failure_rule(
     }
     let title = component.title();
     let why = match evidence.happened {
-        Happened::PodFailed if component.kind == "Pod" => return None,
-        Happened::PodFailed if filters => {
+        RecordedFailure::PodFailed if component.kind == "Pod" => return None,
+        RecordedFailure::PodFailed if filters => {
             format!("the record contains the message of the pod, not why {title} failed")
         }
-        Happened::PodFailed => NO_PART.to_owned(),
-        Happened::ComponentFailed => {
+        RecordedFailure::PodFailed => NO_PART.to_owned(),
+        RecordedFailure::ComponentFailed => {
             let (reason, message) = evidence.said();
             let missed = !rule.reasons.is_empty() && !rule.reasons.iter().any(|one| one == reason);
             let unmatched = !rule.patterns.is_empty()
@@ -277,11 +277,11 @@ fn of_failure_rule(
                 _ => return None,
             }
         }
-        Happened::PodWaits
-        | Happened::ComponentLacks
-        | Happened::NodeMarked
-        | Happened::Stalled
-        | Happened::Hopeless => return None,
+        RecordedFailure::PodWaits
+        | RecordedFailure::ComponentLacks
+        | RecordedFailure::NodeMarked
+        | RecordedFailure::Stalled
+        | RecordedFailure::Hopeless => return None,
     };
     let name = RuleRef {
         name: Some(rule.name.clone()),

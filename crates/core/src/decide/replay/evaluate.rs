@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::ambiguity::{self, Doubt, Ground, Why};
-use super::record::{Evidence, Happened};
+use super::ambiguity::{self, Doubt, ReplayInputs, Why};
+use super::record::{Evidence, RecordedFailure};
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, FailurePolicyAction, FailureRecord,
     PodFailurePolicyAction, RuleRef, RuleSource,
@@ -19,7 +19,7 @@ use crate::snapshot::{End, Pod, Snapshot};
 
 /// What is decided about one failure.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Judgement {
+pub enum ReplayDecision {
     /// The stages say so.
     Ruled(Ruling),
     /// No stage is asked, for this reason.
@@ -30,15 +30,15 @@ pub enum Judgement {
 
 /// One recorded failure, and all that it is judged by.
 #[derive(Debug)]
-pub struct Hearing<'a> {
+pub struct FailureReplay<'a> {
     facts: Facts<'a>,
     attempt: &'a Attempt,
     evidence: Evidence<'a>,
-    ground: Ground,
+    inputs: ReplayInputs,
     doubts: Vec<Doubt>,
 }
 
-impl Judgement {
+impl ReplayDecision {
     /// What is decided where a node was marked: of the limits, that of uncounted restarts alone is asked.
     fn of_marked_node(facts: Facts<'_>, source: RuleSource) -> Self {
         let restart = RulingAction::RestartIgnoringLimit;
@@ -115,7 +115,7 @@ impl Judgement {
     }
 }
 
-impl<'a> Hearing<'a> {
+impl<'a> FailureReplay<'a> {
     /// A failure, judged with these counts.
     pub fn of(
         facts: Facts<'a>,
@@ -137,37 +137,37 @@ impl<'a> Hearing<'a> {
             queue_managed: seen.queue_managed,
             ..Snapshot::default()
         };
-        let ground = Ground { snapshot, limits: facts.limits.clone() };
-        let doubts = ambiguity::doubts(&evidence, attempt, &ground, facts.config);
-        Self { facts, attempt, evidence, ground, doubts }
+        let inputs = ReplayInputs { snapshot, limits: facts.limits.clone() };
+        let doubts = ambiguity::doubts(&evidence, attempt, &inputs, facts.config);
+        Self { facts, attempt, evidence, inputs, doubts }
     }
 
     /// What is decided, with every doubt settled as it is assumed.
-    pub fn judge(&self) -> Judgement {
+    pub fn judge(&self) -> ReplayDecision {
         self.rule(&self.settled(None), true)
     }
 
-    /// The ground with every doubt settled as it is assumed, but for one.
-    fn settled(&self, flipped: Option<usize>) -> Ground {
-        let mut ground = self.ground.clone();
+    /// The inputs with every doubt settled as it is assumed, but for one.
+    fn settled(&self, flipped: Option<usize>) -> ReplayInputs {
+        let mut inputs = self.inputs.clone();
         for (index, doubt) in self.doubts.iter().enumerate() {
             let matches = doubt.matches != (flipped == Some(index));
-            doubt.settle(matches, &mut ground, &self.evidence, self.facts.config);
+            doubt.settle(matches, &mut inputs, &self.evidence, self.facts.config);
         }
-        ground
+        inputs
     }
 
     /// Asks the stages. Of a pod's component it must be assumed that it had failed, or had not.
-    fn rule(&self, ground: &Ground, component_failed: bool) -> Judgement {
+    fn rule(&self, inputs: &ReplayInputs, component_failed: bool) -> ReplayDecision {
         let evidence = &self.evidence;
-        let snapshot = &ground.snapshot;
-        if evidence.happened == Happened::Hopeless {
+        let snapshot = &inputs.snapshot;
+        if evidence.happened == RecordedFailure::Hopeless {
             let why = "the component cannot be created: no policy is evaluated";
-            return Judgement::Unasked(AttemptAction::Fail, why);
+            return ReplayDecision::Unasked(AttemptAction::Fail, why);
         }
         let pod = evidence.pod.as_ref();
         let failed: Vec<&Pod> =
-            pod.into_iter().filter(|_| evidence.happened == Happened::PodFailed).collect();
+            pod.into_iter().filter(|_| evidence.happened == RecordedFailure::PodFailed).collect();
         let judged = pod_failure::judge(snapshot, &failed, |_| false);
         let ignored = failed.first().and_then(|pod| judged.ignores(pod));
         let fatal = judged.fatal.map(|(_, index)| index);
@@ -177,11 +177,11 @@ impl<'a> Hearing<'a> {
         {
             let source = RuleRef::plain(RuleSource::PodFailurePolicy);
             let rule = RuleRef { index: Some(index), ..source };
-            return Judgement::NoFailure(rule, component.title());
+            return ReplayDecision::NoFailure(rule, component.title());
         }
         let spared = ignored.is_some();
         let components = if spared { vec![] } else { self.components(snapshot, component_failed) };
-        let facts = Facts { snapshot, limits: &ground.limits, ..self.facts };
+        let facts = Facts { snapshot, limits: &inputs.limits, ..self.facts };
         let (judged, component) = (Rc::new(judged), evidence.component);
         let charged = incidents::is_repeated(&snapshot.status.attempts);
         let missing = missing(evidence.said().0, pod);
@@ -195,16 +195,16 @@ impl<'a> Hearing<'a> {
             charged,
             fatal,
             missing,
-            stalled: evidence.happened == Happened::Stalled,
+            stalled: evidence.happened == RecordedFailure::Stalled,
             failure: evidence.record,
             failed_at: evidence.at.unwrap_or(facts.now),
         };
         let ruling = policy::rule(&case);
         let by_switch = ruling.rule.source == RuleSource::KillSwitch;
-        if evidence.happened == Happened::NodeMarked && !by_switch {
-            return Judgement::of_marked_node(facts, ruling.rule.source);
+        if evidence.happened == RecordedFailure::NodeMarked && !by_switch {
+            return ReplayDecision::of_marked_node(facts, ruling.rule.source);
         }
-        Judgement::Ruled(ruling)
+        ReplayDecision::Ruled(ruling)
     }
 
     /// The component that failed, as far as it is recorded that one did.
@@ -224,22 +224,24 @@ impl<'a> Hearing<'a> {
         };
         let borrowed = |(reason, message): (&'g str, &'g str)| (reason, Cow::Borrowed(message));
         let (reason, message) = match (evidence.happened, &evidence.pod) {
-            (Happened::ComponentFailed, _) => borrowed(evidence.said()),
-            (Happened::PodFailed, Some(pod)) if pod.died_of_node() => (NODE_LOST, lost(pod)),
-            (Happened::PodFailed, Some(pod)) if component.kind == "Pod" => {
+            (RecordedFailure::ComponentFailed, _) => borrowed(evidence.said()),
+            (RecordedFailure::PodFailed, Some(pod)) if pod.died_of_node() => (NODE_LOST, lost(pod)),
+            (RecordedFailure::PodFailed, Some(pod)) if component.kind == "Pod" => {
                 borrowed(failure::said_by(pod))
             }
             // rules that ask for reason or message are in doubt, and settled
-            (Happened::PodFailed, _) if component.end == End::Reported && component_failed => {
+            (RecordedFailure::PodFailed, _)
+                if component.end == End::Reported && component_failed =>
+            {
                 borrowed(("", ""))
             }
             (
-                Happened::PodFailed
-                | Happened::PodWaits
-                | Happened::ComponentLacks
-                | Happened::NodeMarked
-                | Happened::Hopeless
-                | Happened::Stalled,
+                RecordedFailure::PodFailed
+                | RecordedFailure::PodWaits
+                | RecordedFailure::ComponentLacks
+                | RecordedFailure::NodeMarked
+                | RecordedFailure::Hopeless
+                | RecordedFailure::Stalled,
                 _,
             ) => return vec![],
         };
@@ -247,14 +249,14 @@ impl<'a> Hearing<'a> {
         vec![FailedComponent { index, reason, message, pod_set, at: evidence.at, jobs: &[] }]
     }
 
-    /// What was assumed, as far as the judgement depends on it.
-    pub fn assumptions(&self, judgement: &Judgement) -> Vec<String> {
+    /// What was assumed, as far as the replayed decision depends on it.
+    pub fn assumptions(&self, decision: &ReplayDecision) -> Vec<String> {
         let mut all = vec![];
         all.extend(self.about_the_component());
         let mut alone = false;
         for (index, doubt) in self.doubts.iter().enumerate() {
             let otherwise = self.rule(&self.settled(Some(index)), true);
-            if otherwise.is_same(judgement) {
+            if otherwise.is_same(decision) {
                 continue;
             }
             if doubt.why == Why::OtherContainers {
@@ -271,16 +273,16 @@ impl<'a> Hearing<'a> {
                 "only container {container} is evaluated, as {what}: the record has no other"
             ));
         }
-        all.extend(self.about_other_pods(judgement));
-        all.extend(self.about_the_end(judgement));
+        all.extend(self.about_other_pods(decision));
+        all.extend(self.about_the_end(decision));
         all
     }
 
     /// The component may have been renamed, or share its name.
     fn about_the_component(&self) -> Option<String> {
-        let policies = &self.ground.snapshot.policies;
+        let policies = &self.inputs.snapshot.policies;
         let name = self.evidence.record.component.as_deref()?;
-        let components = self.ground.snapshot.components.iter();
+        let components = self.inputs.snapshot.components.iter();
         let named = components.filter(|one| one.name == name || one.title() == name).count();
         if policies.failure.is_empty() && policies.pod_failure.is_empty() {
             return None;
@@ -295,23 +297,23 @@ impl<'a> Hearing<'a> {
     }
 
     /// Only the first cause is recorded.
-    fn about_other_pods(&self, judgement: &Judgement) -> Option<String> {
+    fn about_other_pods(&self, decision: &ReplayDecision) -> Option<String> {
         let others = self.attempt.collateral.filter(|others| *others > 0)?;
-        if self.evidence.happened != Happened::PodFailed {
+        if self.evidence.happened != RecordedFailure::PodFailed {
             return None;
         }
-        let decided = judgement.action() == Some(AttemptAction::Fail)
-            && (judgement.is_by(RuleSource::PodFailurePolicy)
-                || judgement.is_by(RuleSource::ExitCodeAnnotation));
-        let Ground { snapshot, limits } = &self.ground;
+        let decided = decision.action() == Some(AttemptAction::Fail)
+            && (decision.is_by(RuleSource::PodFailurePolicy)
+                || decision.is_by(RuleSource::ExitCodeAnnotation));
+        let ReplayInputs { snapshot, limits } = &self.inputs;
         let mut rules = snapshot.policies.pod_failure.iter();
         let asked = rules.any(|rule| rule.action == PodFailurePolicyAction::FailAppWrapper)
             || !limits.terminal_exit_codes.is_empty()
             || !limits.retryable_exit_codes.is_empty();
-        let ignored = judgement
+        let ignored = decision
             .rule()
             .is_some_and(|rule| rule.source == RuleSource::PodFailurePolicy && !decided);
-        (!decided && !judgement.is_by(RuleSource::KillSwitch) && (asked || ignored)).then(|| {
+        (!decided && !decision.is_by(RuleSource::KillSwitch) && (asked || ignored)).then(|| {
             let pods = if others == 1 { "pod is" } else { "pods are" };
             format!("{others} more failed {pods} not recorded: only the first is evaluated")
         })
@@ -319,39 +321,39 @@ impl<'a> Hearing<'a> {
 
     /// Whether one component is recreated now, and was not then, although others may have failed: then everything is
     /// restarted.
-    fn is_recreated_alone(&self, judgement: &Judgement) -> bool {
+    fn is_recreated_alone(&self, decision: &ReplayDecision) -> bool {
         let recreated = Some(AttemptAction::RecreateComponent);
-        judgement.is_by(RuleSource::FailurePolicy)
-            && judgement.action() == recreated
+        decision.is_by(RuleSource::FailurePolicy)
+            && decision.action() == recreated
             && self.attempt.action != recreated
             && self.attempt.collateral.is_some_and(|others| others > 0)
-            && self.ground.snapshot.components.len() > 1
+            && self.inputs.snapshot.components.len() > 1
     }
 
     /// Whether the decision is the recorded one if another component failed, too: the rules do not recreate one then.
-    pub fn depends_on_others(&self, judgement: &Judgement) -> bool {
-        if !self.is_recreated_alone(judgement) {
+    pub fn depends_on_others(&self, decision: &ReplayDecision) -> bool {
+        if !self.is_recreated_alone(decision) {
             return false;
         }
-        let mut ground = self.settled(None);
-        Arc::make_mut(&mut ground.snapshot.policies).failure.clear();
-        let restarted = self.rule(&ground, true);
+        let mut inputs = self.settled(None);
+        Arc::make_mut(&mut inputs.snapshot.policies).failure.clear();
+        let restarted = self.rule(&inputs, true);
         restarted.action() == self.attempt.action && restarted.rule() == self.attempt.rule
     }
 
     /// Whether the pod's component had failed is not recorded, nor which other components had.
-    fn about_the_end(&self, judgement: &Judgement) -> Vec<String> {
+    fn about_the_end(&self, decision: &ReplayDecision) -> Vec<String> {
         let mut all = vec![];
         let evidence = &self.evidence;
-        let snapshot = &self.ground.snapshot;
+        let snapshot = &self.inputs.snapshot;
         let recorded = self.attempt.rule.as_ref().map(|rule| rule.source);
-        let of_pod = evidence.happened == Happened::PodFailed;
+        let of_pod = evidence.happened == RecordedFailure::PodFailed;
         if let Some(component) = evidence.component(snapshot)
             && of_pod
             && recorded != Some(RuleSource::FailurePolicy)
         {
             let otherwise = self.rule(&self.settled(None), false);
-            if !otherwise.is_same(judgement) {
+            if !otherwise.is_same(decision) {
                 let title = component.title();
                 let otherwise = otherwise.sentence(evidence.record);
                 all.push(format!(
@@ -359,19 +361,19 @@ impl<'a> Hearing<'a> {
                 ));
             }
         }
-        let restarts = judgement.is_by(RuleSource::FailurePolicy)
-            && judgement.action() == Some(AttemptAction::Restart);
+        let restarts = decision.is_by(RuleSource::FailurePolicy)
+            && decision.action() == Some(AttemptAction::Restart);
         let later = restarts
-            || judgement.is_by(RuleSource::RetryPolicy)
-            || judgement.is_by(RuleSource::RetryLimit);
+            || decision.is_by(RuleSource::RetryPolicy)
+            || decision.is_by(RuleSource::RetryLimit);
         let others = snapshot.policies.failure.iter().any(|rule| {
             rule.action != FailurePolicyAction::RestartAppWrapper
                 && (0..snapshot.components.len()).any(|index| {
                     evidence.component != Some(index) && rule.targets.include(Some(index))
                 })
         });
-        let asked = of_pod || evidence.happened == Happened::ComponentFailed;
-        if later && others && asked || self.is_recreated_alone(judgement) {
+        let asked = of_pod || evidence.happened == RecordedFailure::ComponentFailed;
+        if later && others && asked || self.is_recreated_alone(decision) {
             all.push(
                 "the record does not show whether other components failed: assumed none".into(),
             );

@@ -26,7 +26,7 @@ use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Budget, FailureRecord, Retries,
     RetryCount, RuleRef, RuleSource,
 };
-use evaluate::{Hearing, Judgement};
+use evaluate::{FailureReplay, ReplayDecision};
 
 /// Every recorded failure, decided again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,29 +99,29 @@ pub fn replay(facts: Facts<'_>) -> Replay {
         let Some(failure) = &attempt.failure else { continue };
         let is_no_fit = attempt.outcome == Some(AttemptOutcome::NoFit);
         let is_refilled = !is_no_fit && refill(facts, &mut status, attempt);
-        let hearing = Hearing::of(facts, &status, attempt, failure);
-        let judgement = hearing.judge();
-        if is_no_fit && !judgement.rule().is_some_and(|rule| rule.overrides) {
+        let one = FailureReplay::of(facts, &status, attempt, failure);
+        let decision = one.judge();
+        if is_no_fit && !decision.rule().is_some_and(|rule| rule.overrides) {
             continue; // `onNoFit` decides about it
         }
-        let mut assumptions = hearing.assumptions(&judgement);
+        let mut assumptions = one.assumptions(&decision);
         if is_refilled {
             assumptions
                 .push("pods were running without interruption: retries were given back".into());
         }
-        count(&mut status, &judgement);
-        let (action, rule) = (judgement.action(), judgement.rule());
+        count(&mut status, &decision);
+        let (action, rule) = (decision.action(), decision.rule());
         let mut replayed = Replayed {
             recorded: attempt.clone(),
             failure: failure.clone(),
             action,
             rule,
-            retries: judgement.ruling().and_then(|ruling| ruling.retries),
-            retry_after_seconds: delay(facts, &status, &judgement),
+            retries: decision.ruling().and_then(|ruling| ruling.retries),
+            retry_after_seconds: delay(facts, &status, &decision),
             reached,
-            reason: judgement.sentence(failure),
+            reason: decision.sentence(failure),
             assumptions,
-            unknown: hearing.depends_on_others(&judgement),
+            unknown: one.depends_on_others(&decision),
         };
         if replayed.unknown || replayed.differs() {
             replayed.reason += &format!("; recorded: {}", recorded(attempt));
@@ -208,35 +208,35 @@ fn refill(facts: Facts<'_>, status: &mut AppWrapperStatus, attempt: &Attempt) ->
 }
 
 /// Writes down what is decided, as the controller does.
-fn count(status: &mut AppWrapperStatus, judgement: &Judgement) {
-    let action = judgement.action();
+fn count(status: &mut AppWrapperStatus, decision: &ReplayDecision) {
+    let action = decision.action();
     let free = action == Some(AttemptAction::RestartIgnoringLimit)
-        || judgement.ruling().is_some_and(Ruling::is_uncounted);
+        || decision.ruling().is_some_and(Ruling::is_uncounted);
     if free && !incidents::is_repeated(&status.attempts) {
         status.uncounted_restarts = status.uncounted_restarts.max(0).saturating_add(1);
     }
     if let Some(last) = status.attempts.last_mut() {
         last.action = action;
-        last.retries = judgement.ruling().and_then(|ruling| ruling.retries);
+        last.retries = decision.ruling().and_then(|ruling| ruling.retries);
     }
     let counted = action == Some(AttemptAction::Restart)
-        || judgement.ruling().is_some_and(|ruling| {
+        || decision.ruling().is_some_and(|ruling| {
             matches!(ruling.action, RulingAction::RecreateComponent(_)) && ruling.retries.is_some()
         });
     if counted {
         budget::count(status, 1);
     }
-    let retry = judgement.ruling().and_then(|ruling| ruling.retry.as_ref());
+    let retry = decision.ruling().and_then(|ruling| ruling.retry.as_ref());
     if let Some(retry) = retry.filter(|_| counted) {
         retry::count(&mut status.retry_counts, retry);
     }
 }
 
 /// How long the next attempt is delayed, in seconds; a component that is created again is not.
-fn delay(facts: Facts<'_>, status: &AppWrapperStatus, judgement: &Judgement) -> Option<i64> {
-    match judgement.action()? {
+fn delay(facts: Facts<'_>, status: &AppWrapperStatus, decision: &ReplayDecision) -> Option<i64> {
+    match decision.action()? {
         AttemptAction::Restart | AttemptAction::RestartIgnoringLimit => {
-            let backoff = judgement.ruling().and_then(|ruling| ruling.retry.as_ref()?.delay);
+            let backoff = decision.ruling().and_then(|ruling| ruling.retry.as_ref()?.delay);
             Some(pause::seconds(backoff.unwrap_or_else(|| pause::pause(status, facts.limits))))
         }
         AttemptAction::RecreateComponent

@@ -15,7 +15,7 @@ use crate::snapshot::{
 
 /// What kind of failure was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum RecordedFailure {
     /// A pod failed.
     PodFailed,
     /// A pod did not come up.
@@ -51,7 +51,7 @@ pub struct Evidence<'a> {
     /// The record.
     pub record: &'a FailureRecord,
     /// What kind of failure it is.
-    pub happened: Happened,
+    pub happened: RecordedFailure,
     /// Index of the component; none where no component has the recorded name any more.
     pub component: Option<usize>,
     /// The pod, with the one container that is recorded.
@@ -99,7 +99,7 @@ impl<'a> Evidence<'a> {
             built_in,
             at,
         };
-        if record.pod.is_some() && happened != Happened::Stalled {
+        if record.pod.is_some() && happened != RecordedFailure::Stalled {
             evidence.disruption = evidence.disruption();
             evidence.pod = Some(evidence.pod());
         }
@@ -183,13 +183,13 @@ impl<'a> Evidence<'a> {
             component: self.component,
             node: record.node.clone(),
             phase: match self.happened {
-                Happened::PodWaits => PodPhase::Pending,
-                Happened::NodeMarked => PodPhase::Running,
-                Happened::PodFailed
-                | Happened::ComponentFailed
-                | Happened::ComponentLacks
-                | Happened::Stalled
-                | Happened::Hopeless => PodPhase::Failed,
+                RecordedFailure::PodWaits => PodPhase::Pending,
+                RecordedFailure::NodeMarked => PodPhase::Running,
+                RecordedFailure::PodFailed
+                | RecordedFailure::ComponentFailed
+                | RecordedFailure::ComponentLacks
+                | RecordedFailure::Stalled
+                | RecordedFailure::Hopeless => PodPhase::Failed,
             },
             // what a rule is about that is taken to match; no policy can ask for it
             conditions: vec![PodCondition::default()],
@@ -273,29 +273,33 @@ impl<'a> Evidence<'a> {
     }
 }
 
-fn happened(attempt: &Attempt, record: &FailureRecord) -> Happened {
+fn happened(attempt: &Attempt, record: &FailureRecord) -> RecordedFailure {
     let reason = record.reason.as_deref().unwrap_or_default();
     let unruled = |action| attempt.action == Some(action) && attempt.rule.is_none();
     // of what a component says no category is recorded, and containers have one of their own
     if reason == unhealthy::STALLED && record.container.is_none() && record.category.is_some() {
-        return Happened::Stalled;
+        return RecordedFailure::Stalled;
     }
     if record.pod.is_none() {
         return match reason {
-            unhealthy::CREATE_FAILED if unruled(AttemptAction::Fail) => Happened::Hopeless,
+            unhealthy::CREATE_FAILED if unruled(AttemptAction::Fail) => RecordedFailure::Hopeless,
             unhealthy::CREATE_FAILED
             | unhealthy::MISSING_COMPONENT
-            | unhealthy::INSUFFICIENT_PODS_READY => Happened::ComponentLacks,
-            _ => Happened::ComponentFailed,
+            | unhealthy::INSUFFICIENT_PODS_READY => RecordedFailure::ComponentLacks,
+            _ => RecordedFailure::ComponentFailed,
         };
     }
     let of_node = record.category.as_deref() == Some(Category::Node.as_str());
     let silent = reason.is_empty() && record.exit_code.is_none();
     if of_node && (silent || unruled(AttemptAction::RestartIgnoringLimit)) {
-        return Happened::NodeMarked;
+        return RecordedFailure::NodeMarked;
     }
     let waits = record.container.is_some() || UNSCHEDULED.contains(&reason);
-    if record.exit_code.is_none() && waits { Happened::PodWaits } else { Happened::PodFailed }
+    if record.exit_code.is_none() && waits {
+        RecordedFailure::PodWaits
+    } else {
+        RecordedFailure::PodFailed
+    }
 }
 
 /// The category, unless an administrator may have given that name to something else.

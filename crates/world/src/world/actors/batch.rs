@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::verdict::{Target, is_ignored, verdict};
 use super::{
     Env, Task, children, create_owned, has_ended, is_true, number, phase, pods_of, set_condition,
+    set_status,
 };
 use crate::sim::{Address, Deletion, Object, Part, Propagation};
 
@@ -227,6 +228,10 @@ fn free_index(env: &Env<'_>, job: &Object, active: &[&Arc<Object>]) -> Option<i6
 
 fn note_active(env: &mut Env<'_>, job: &Arc<Object>) {
     let active = pods_of(env.store, job).iter().filter(|pod| !has_ended(pod)).count();
+    let known = env.store.get(&job.address).map(|job| &job.value["status"]);
+    if known.is_some_and(|status| status["active"] == active && !status["startTime"].is_null()) {
+        return;
+    }
     let now = env.store.now();
     env.store.change(&job.address, Part::Status, |job| {
         job["status"]["active"] = active.into();
@@ -343,7 +348,5 @@ fn note_jobs(env: &mut Env<'_>, set: &Arc<Object>, jobs: &[Arc<Object>]) {
             })
         })
         .collect();
-    env.store.change(&set.address, Part::Status, |set| {
-        set["status"]["replicatedJobsStatus"] = status.into();
-    });
+    set_status(env.store, &set.address, "replicatedJobsStatus", status.into());
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::rng::Rng;
-use crate::sim::{Address, Change, Object, Store};
+use crate::sim::{Address, Change, Object, Part, Store};
 
 /// Annotation of an object that a tenant made with somebody else's UID as its owner.
 pub const FORGED: &str = "sim/forged";
@@ -240,6 +240,14 @@ pub fn set_condition(
     });
     all.retain(|one| one["type"] != kind);
     all.push(new);
+}
+
+/// Sets a field of the status of an object. Where it has that value already, the object is not copied.
+fn set_status(store: &mut Store, address: &Address, field: &str, value: Value) {
+    if store.get(address).is_some_and(|object| object.value["status"][field] == value) {
+        return;
+    }
+    store.change(address, Part::Status, |object| object["status"][field] = value);
 }
 
 /// Reads a number from an object.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Env, Task, create_owned, has_ended, is_true, number, phase, pods_of, set_condition};
+use super::{
+    Env, Task, create_owned, has_ended, is_true, number, phase, pods_of, set_condition, set_status,
+};
 use crate::sim::{Address, Deletion, Object, Part};
 
 /// One pod that there should be.
@@ -102,9 +104,7 @@ fn deployment(env: &mut Env<'_>, object: &Arc<Object>) {
         env.store.change(address, Part::Whole, |set| set["spec"]["replicas"] = replicas.into());
     }
     let ready: i64 = sets.iter().map(|set| number(&set.value, "/status/readyReplicas", 0)).sum();
-    env.store.change(&object.address, Part::Status, |object| {
-        object["status"]["readyReplicas"] = ready.into();
-    });
+    set_status(env.store, &object.address, "readyReplicas", ready.into());
 }
 
 fn replica_set(env: &mut Env<'_>, object: &Arc<Object>) {
@@ -124,9 +124,7 @@ fn replica_set(env: &mut Env<'_>, object: &Arc<Object>) {
         }
     }
     let ready = pods.iter().filter(|pod| is_true(&pod.value, "Ready")).count();
-    env.store.change(&object.address, Part::Status, |object| {
-        object["status"]["readyReplicas"] = ready.into();
-    });
+    set_status(env.store, &object.address, "readyReplicas", ready.into());
 }
 
 fn ray_cluster(env: &mut Env<'_>, object: &Arc<Object>) {

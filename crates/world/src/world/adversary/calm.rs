@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::world::rng::Rng;
-use crate::world::scene::{Act, Scene, paths, pods_in};
+use crate::world::scene::{Act, Scene, paths, pod_object, pod_of, pods_in};
 
 /// Annotations of the pods of a life.
 const LIVES: [&[(&str, &str)]; 5] = [
@@ -17,28 +17,15 @@ const LIVES: [&[(&str, &str)]; 5] = [
     &[("run-for", "5s"), ("exit-code", "3")],
 ];
 
-fn pod(life: &[(&str, &str)]) -> Value {
-    let annotations: serde_json::Map<String, Value> =
-        life.iter().map(|(key, value)| (format!("sim/{key}"), Value::from(*value))).collect();
-    json!({"metadata": {"annotations": annotations},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}})
-}
-
 /// A component, and whether it never ends.
 fn template(rng: &mut Rng, name: &str) -> (Value, bool) {
     let object = |api: &str, kind: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec});
     let life = *rng.pick(&LIVES);
-    let job = json!({"backoffLimit": 0, "parallelism": 1, "template": pod(life)});
+    let job = json!({"backoffLimit": 0, "parallelism": 1, "template": pod_of(life)});
     let count = rng.between(1, 2);
-    let endless = json!({"replicas": count, "template": pod(&[])});
+    let endless = json!({"replicas": count, "template": pod_of(&[])});
     match rng.below(6) {
-        0 => {
-            let mut pod = pod(life);
-            pod["apiVersion"] = "v1".into();
-            pod["kind"] = "Pod".into();
-            pod["metadata"]["name"] = name.into();
-            (pod, false)
-        }
+        0 => (pod_object(name, life), false),
         1 => (object("batch/v1", "Job", job), false),
         2 | 3 => {
             let jobs = json!([{"name": "r", "replicas": count, "template": {"spec": job}}]);

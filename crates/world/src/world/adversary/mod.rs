@@ -25,7 +25,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::actors::Task;
-use super::coverage::Happening;
+use super::coverage::Covered;
 use super::faults::{Fault, Faults};
 use super::rng::Rng;
 use super::scene::Scene;
@@ -251,7 +251,7 @@ impl World {
         if self.faults_on && !adversary.muted && adversary.left > 0 {
             adversary.left -= 1;
             if self.may_strike(Fault::Adversary) {
-                self.happened(Happening::Attacked);
+                self.happened(Covered::Attacked);
                 let what = adversary.act(self);
                 self.trace.note(self.elapsed, "attack", what, &[adversary.left]);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Check, Invariant, Scope, Violation};
+use super::{Check, Invariant, Scope};
 use crate::world::oracle::decided;
 
 /// The invariants of budgets.
@@ -14,17 +14,6 @@ pub const BUDGETS: &[Invariant<Check>] = &[
     ("P13", "each counted restart is counted by the budget", counted_on),
     ("P14", "no restart follows attempts without progress that stopWhen stops", stopped),
 ];
-
-/// Checks all of them; the first that does not hold.
-#[must_use]
-pub fn check(scope: &Scope<'_>) -> Option<Violation> {
-    if !scope.is_own() {
-        return None;
-    }
-    BUDGETS.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
-}
 
 fn given_back(scope: &Scope<'_>) -> Option<Timestamp> {
     let since = |object: &Value| object["status"]["budget"]["since"].as_str()?.parse().ok();

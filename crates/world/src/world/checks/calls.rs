@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::progress::has_succeeded;
-use super::{Invariant, Violation};
+use super::{Invariant, Violation, first};
 use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Address, Object, Store};
@@ -131,10 +131,7 @@ pub const CALLS: &[Invariant<Check>] = &[
 /// Checks all of them; the first that does not hold.
 #[must_use]
 pub fn check(scope: &CallScope<'_>) -> Option<Violation> {
-    let found = CALLS.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    });
-    found.or_else(|| super::hostile::check_call(scope))
+    first(CALLS, scope).or_else(|| super::hostile::check_call(scope))
 }
 
 impl CallScope<'_> {

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::calls::CallScope;
 use super::liveness::{self, EndScope};
-use super::{Check, Invariant, Scope, Violation};
+use super::{Check, Invariant, Scope, Violation, first};
 use crate::api::Phase;
 use crate::world::actors::{find_condition, is_true};
 use crate::world::moment;
@@ -39,12 +39,6 @@ pub const ADVERSARY: &[Invariant<Check>] = &[
     ("S13", "uncounted restarts are at least 10 s apart", uncounted_slowly),
     ("L11", "a forged timestamp does not delay a restart", paused_by_right),
 ];
-
-fn first(all: &[Invariant<Check>], scope: &Scope<'_>) -> Option<Violation> {
-    all.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
-}
 
 /// Checks a change; the first invariant that does not hold.
 #[must_use]
@@ -268,13 +262,13 @@ const ENDS: &[Invariant<liveness::Check>] = &[
 /// Checks the end of a world that has come to rest.
 #[must_use]
 pub fn check_end(scope: &EndScope<'_>) -> Option<Violation> {
-    check_endless(scope).or_else(|| liveness::first(ENDS, scope))
+    check_endless(scope).or_else(|| first(ENDS, scope))
 }
 
 /// Checks the end of a world that the adversary keeps from coming to rest.
 #[must_use]
 pub fn check_endless(scope: &EndScope<'_>) -> Option<Violation> {
-    liveness::first(ENDLESS, scope)
+    first(ENDLESS, scope)
 }
 
 fn hostile<'a>(scope: &EndScope<'a>) -> impl Iterator<Item = &'a Wrapper> {

@@ -21,17 +21,6 @@ const DEACTIVATED_FOR: &str = "workload.codeflare.dev.appwrapper/deactivatedForA
 /// The invariants of an AppWrapper.
 pub const KUEUE: &[Invariant<Check>] = &[("K1", "onNoFit uses no retry", uses_no_retry)];
 
-/// Checks all of them; the first that does not hold.
-#[must_use]
-pub fn check(scope: &Scope<'_>) -> Option<Violation> {
-    if !scope.is_own() {
-        return None;
-    }
-    KUEUE.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
-}
-
 fn unfit(object: &Value) -> usize {
     let attempts = object["status"]["attempts"].as_array().into_iter().flatten();
     attempts.filter(|attempt| attempt["outcome"] == "NoFit").count()

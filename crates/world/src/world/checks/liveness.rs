@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::kueue::all_returned;
-use super::{Invariant, Violation};
+use super::{Invariant, Violation, first};
 use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Object, Store};
@@ -66,13 +66,6 @@ pub const LIVENESS: &[Invariant<Check>] = &[
 #[must_use]
 pub fn check(scope: &EndScope<'_>) -> Option<Violation> {
     first(LIVENESS, scope).or_else(|| super::hostile::check_end(scope))
-}
-
-/// The first of these invariants that does not hold.
-pub(super) fn first(all: &[Invariant<Check>], scope: &EndScope<'_>) -> Option<Violation> {
-    all.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
 }
 
 impl<'a> EndScope<'a> {

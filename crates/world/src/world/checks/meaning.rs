@@ -16,17 +16,6 @@ pub const MEANING: &[Invariant<Check>] = &[
     ("P14", "an AppWrapper fails for uncounted restarts only at their limit", uncounted_by_right),
 ];
 
-/// Checks all of them; the first that does not hold.
-#[must_use]
-pub fn check(scope: &Scope<'_>) -> Option<Violation> {
-    if !scope.is_own() {
-        return None;
-    }
-    MEANING.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
-}
-
 /// The verdicts about one failure, in every order of its facts.
 #[must_use]
 pub fn one_verdict(told: &[Told]) -> Option<Violation> {

@@ -75,3 +75,36 @@ pub type Check = fn(&Scope<'_>) -> Option<String>;
 
 /// An invariant with its sentence.
 pub type Invariant<C> = (&'static str, &'static str, C);
+
+/// The invariants of every change.
+const OF_ALL: [&[Invariant<Check>]; 2] = [safety::SAFETY, policies::POLICIES];
+/// Those of a change of the AppWrapper itself.
+const OF_OWN: [&[Invariant<Check>]; 6] = [
+    budgets::BUDGETS,
+    progress::PROGRESS,
+    meaning::MEANING,
+    usage::USAGE,
+    suspicion::SUSPICION,
+    kueue::KUEUE,
+];
+
+/// The first of these invariants that does not hold.
+fn first<S, C: Fn(&S) -> Option<String>>(all: &[Invariant<C>], scope: &S) -> Option<Violation> {
+    all.iter().find_map(|(invariant, sentence, check)| {
+        Some(Violation { invariant, sentence, seen: check(scope)? })
+    })
+}
+
+/// Checks a change, where the owner of the AppWrapper plays by the rules; the first invariant that does not hold.
+#[must_use]
+pub fn check(scope: &Scope<'_>) -> Option<Violation> {
+    let own = OF_OWN.into_iter().filter(|_| scope.is_own());
+    let mut all = OF_ALL.into_iter().chain(own);
+    hostile::check(scope).or_else(|| all.find_map(|all| first(all, scope)))
+}
+
+/// How many invariants [`check`] checks beside those of the victims.
+#[must_use]
+pub fn count() -> u64 {
+    OF_ALL.iter().chain(&OF_OWN).map(|all| all.len() as u64).sum()
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Check, Invariant, Scope, Violation};
+use super::{Check, Invariant, Scope};
 use crate::api::Phase;
 use crate::sim::Verb;
 use crate::world::moment;
@@ -28,14 +28,6 @@ pub const POLICIES: &[Invariant<Check>] = &[
     ("P9", "a retry has the memory that the policy requests", memory_grown),
     ("P10", "an AppWrapper fails for good only when no restart is left", given_up_by_right),
 ];
-
-/// Checks all of them; the first that does not hold.
-#[must_use]
-pub fn check(scope: &Scope<'_>) -> Option<Violation> {
-    POLICIES.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
-}
 
 /// Source and action of a decision about a failure, where the change is one.
 #[must_use]

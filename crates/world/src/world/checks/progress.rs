@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::liveness::EndScope;
-use super::{Check, Invariant, Scope, Violation};
+use super::{Check, Invariant, Scope};
 use crate::sim::Store;
 use crate::world::actors::is_true;
 use crate::world::moment;
@@ -21,17 +21,6 @@ pub const PROGRESS: &[Invariant<Check>] = &[
     ("P15", "a hang is handled within 5 s of its deadline", handled_promptly),
     ("P15", "a hang is not found later than the periods of spec.progress allow", found_in_time),
 ];
-
-/// Checks all of them; the first that does not hold.
-#[must_use]
-pub fn check(scope: &Scope<'_>) -> Option<Violation> {
-    if !scope.is_own() {
-        return None;
-    }
-    PROGRESS.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
-}
 
 /// When a hang was found that this write handles.
 fn hang(scope: &Scope<'_>) -> Option<Timestamp> {

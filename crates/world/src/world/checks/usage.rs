@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
 
-use super::{Check, Invariant, Scope, Violation};
+use super::{Check, Invariant, Scope};
 use crate::api::{Usage, UsageState};
 use crate::decide::usage::{seconds_at, total, unsettled};
 use crate::world::moment;
@@ -20,19 +21,8 @@ pub const USAGE: &[Invariant<Check>] = &[
     ("U3", "a state is open only while quota is held", open_while_held),
 ];
 
-/// Checks all of them; the first that does not hold.
-#[must_use]
-pub fn check(scope: &Scope<'_>) -> Option<Violation> {
-    if !scope.is_own() {
-        return None;
-    }
-    USAGE.iter().find_map(|(invariant, sentence, check)| {
-        Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
-}
-
 fn usage(scope: &Scope<'_>) -> Option<Usage> {
-    serde_json::from_value(scope.change.object.value["status"]["usage"].clone()).ok()
+    Usage::deserialize(&scope.change.object.value["status"]["usage"]).ok()
 }
 
 /// A moment after all that was written: a clock may be ahead.

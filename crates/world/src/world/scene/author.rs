@@ -16,15 +16,10 @@ pub(super) struct Author<'a> {
 }
 
 impl Author<'_> {
-    /// A moment within the first so many seconds.
-    pub(super) fn moment(&mut self, seconds: u64) -> Duration {
-        Duration::from_millis(self.rng.between(0, seconds * 1000))
-    }
-
     /// A moment of a life: mostly early, when things happen.
     pub(super) fn later(&mut self) -> Duration {
         let within = *self.rng.pick(&[10, 30, 120, 600]);
-        self.moment(within)
+        self.rng.moment(within)
     }
 
     pub(super) fn config(&mut self) -> String {

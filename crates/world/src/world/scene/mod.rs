@@ -13,7 +13,7 @@ mod tuning;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::actors::kubelet::Temper;
 use super::faults::Faults;
@@ -83,7 +83,7 @@ impl Scene {
         let names: Vec<String> = (0..count).map(|n| format!("aw{n}")).collect();
         for name in &names {
             let wrapper = author.wrapper(name, queued);
-            let at = author.moment(20);
+            let at = author.rng.moment(20);
             scene.script.push((at, Act::Create(Box::new(wrapper))));
         }
         author.strangers(&mut scene, &names);
@@ -92,6 +92,25 @@ impl Scene {
         scene.temper = author.temper();
         scene
     }
+}
+
+/// A pod template with the annotations of a life.
+pub(super) fn pod_of(life: &[(&str, &str)]) -> Value {
+    let annotations: serde_json::Map<String, Value> =
+        life.iter().map(|(key, value)| (format!("sim/{key}"), Value::from(*value))).collect();
+    json!({
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]},
+    })
+}
+
+/// The same as a pod with a name.
+pub(super) fn pod_object(name: &str, life: &[(&str, &str)]) -> Value {
+    let mut pod = pod_of(life);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = name.into();
+    pod
 }
 
 /// The pod templates of an object, each with how many pods are made from it.

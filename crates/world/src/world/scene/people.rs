@@ -24,7 +24,7 @@ impl Author<'_> {
                     "workload.codeflare.dev/attempt": "0",
                 });
             }
-            let at = self.moment(30);
+            let at = self.rng.moment(30);
             scene.script.push((at, Act::Create(Box::new(object))));
         }
         if self.faults.has(Fault::Stranger) && self.rng.one_in(4) {
@@ -33,7 +33,7 @@ impl Author<'_> {
             scene.script.push((at, Act::Impostor(name)));
         }
         if self.faults.has(Fault::Poison) && self.rng.one_in(6) {
-            let at = self.moment(10);
+            let at = self.rng.moment(10);
             scene.script.push((at, Act::Create(Box::new(self.poison()))));
         }
     }
@@ -61,7 +61,7 @@ impl Author<'_> {
             for _ in 0..self.rng.below(5) {
                 let name = self.rng.pick(names).clone();
                 let at = self.later();
-                let act = self.deed(name.clone(), scene);
+                let act = self.user_action(name.clone(), scene);
                 scene.script.push((at, act));
                 if self.rng.one_in(3) {
                     self.burst(&name, at, scene);
@@ -95,7 +95,7 @@ impl Author<'_> {
         }
     }
 
-    pub(super) fn deed(&mut self, name: String, scene: &mut Scene) -> Act {
+    pub(super) fn user_action(&mut self, name: String, scene: &mut Scene) -> Act {
         match self.rng.below(11) {
             0 | 1 => Act::Suspend(name, true),
             2 | 3 => Act::Suspend(name, false),

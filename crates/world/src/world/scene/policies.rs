@@ -2,8 +2,6 @@
 //!
 //! They have a stream of chance of their own: a scene without them is what it was before they came.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
 use super::{Act, HOSTILE, PREFIX, Scene, each_pod, is_part};
@@ -62,10 +60,6 @@ fn names(wrapper: &Value) -> Vec<Value> {
 }
 
 impl Writer<'_> {
-    fn moment(&mut self, seconds: u64) -> Duration {
-        Duration::from_millis(self.rng.between(0, seconds * 1000))
-    }
-
     fn decorate(&mut self, wrapper: &mut Value, faults: &Faults) {
         if self.rng.one_in(4) {
             self.config_map(wrapper);
@@ -350,7 +344,7 @@ impl Writer<'_> {
 
     /// Somebody deletes a pod that does not go, while its node is well.
     fn stuck_pod(&mut self, scene: &mut Scene) {
-        let (at, mut deleted) = (self.moment(60), None);
+        let (at, mut deleted) = (self.rng.moment(60), None);
         for (_, act) in &mut scene.script {
             if let Act::Create(object) = act
                 && object["kind"] == "AppWrapper"
@@ -373,7 +367,7 @@ impl Writer<'_> {
     /// What an administrator does while AppWrappers run.
     fn administrator(&mut self, scene: &mut Scene) {
         for _ in 0..self.rng.below(3) {
-            let at = self.moment(300);
+            let at = self.rng.moment(300);
             let name = (*self.rng.pick(&NAMES)).to_owned();
             let act = match self.rng.below(4) {
                 0 => Act::Policy(name, None),

@@ -8,19 +8,19 @@ use crate::sim::Object;
 /// The limits of an AppWrapper, read here by other code than the controller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// `AdmissionGracePeriod`.
+    /// `admissionGracePeriod`.
     pub admission: Duration,
-    /// `WarmupGracePeriod`.
+    /// `warmupGracePeriod`.
     pub warmup: Duration,
-    /// `FailureGracePeriod`.
+    /// `failureGracePeriod`.
     pub failure: Duration,
-    /// `RetryPausePeriod`.
+    /// `retryPausePeriod`.
     pub pause: Duration,
-    /// `DeletionOnFailureGracePeriod`.
+    /// `deletionOnFailureGracePeriod`.
     pub keep: Duration,
-    /// `ForcefulDeletionGracePeriod`.
+    /// `forcefulDeletionGracePeriod`.
     pub force: Duration,
-    /// `SuccessTTL`.
+    /// `successTTL`.
     pub ttl: Duration,
     /// `RetryLimit`.
     pub limit: i64,

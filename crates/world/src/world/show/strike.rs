@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Show;
 use crate::sim::{Deletion, Object, Part, Propagation};
 use crate::world::actors::kueue::{Outcome, PRIORITY, QUEUE, WorkloadState};
-use crate::world::actors::{Env, kubelet, nodes, phase};
+use crate::world::actors::{kubelet, nodes, phase};
 use crate::world::rng::Rng;
 use crate::world::{Source, oracle};
 
@@ -43,7 +43,7 @@ pub enum Misfortune {
 
 /// Something that follows later.
 #[derive(Clone, Debug)]
-pub(super) enum Deed {
+pub(super) enum ScheduledEvent {
     /// An object comes.
     Create(Box<Value>),
     /// A node is taken away.
@@ -63,7 +63,7 @@ pub(super) enum Deed {
 pub(super) struct StrikePlan {
     waiting: VecDeque<Misfortune>,
     ripe_at: Option<Duration>,
-    later: BTreeMap<(Duration, u64), Deed>,
+    later: BTreeMap<(Duration, u64), ScheduledEvent>,
     counted: u64,
     rng: Rng,
 }
@@ -74,9 +74,9 @@ impl StrikePlan {
         Self { waiting, ripe_at: None, later, counted: 0, rng }
     }
 
-    pub(super) fn later(&mut self, at: Duration, deed: Deed) {
+    pub(super) fn later(&mut self, at: Duration, event: ScheduledEvent) {
         self.counted += 1;
-        self.later.insert((at, self.counted), deed);
+        self.later.insert((at, self.counted), event);
     }
 }
 
@@ -84,7 +84,7 @@ impl Show {
     /// The next moment at which something of the plan happens by itself.
     pub(super) fn next_of_plan(&self) -> Option<Duration> {
         let elapsed = self.world.elapsed;
-        let later = self.plan.later.iter().filter(|(_, deed)| self.matters(deed));
+        let later = self.plan.later.iter().filter(|(_, event)| self.matters(event));
         let ripe = self.plan.ripe_at.filter(|at| *at > elapsed && !self.plan.waiting.is_empty());
         later.map(|((at, _), _)| *at).chain(ripe).min()
     }
@@ -96,16 +96,16 @@ impl Show {
     }
 
     /// A node that nobody is on any more is not worth waiting for.
-    fn matters(&self, deed: &Deed) -> bool {
-        match deed {
-            Deed::RemoveNode(name) => {
+    fn matters(&self, event: &ScheduledEvent) -> bool {
+        match event {
+            ScheduledEvent::RemoveNode(name) => {
                 self.of_kind("v1", "Pod").any(|pod| pod.value["spec"]["nodeName"] == *name.as_str())
             }
-            Deed::Create(_)
-            | Deed::LoseNode(..)
-            | Deed::RestoreNode(_)
-            | Deed::Resume(_)
-            | Deed::Back(..) => true,
+            ScheduledEvent::Create(_)
+            | ScheduledEvent::LoseNode(..)
+            | ScheduledEvent::RestoreNode(_)
+            | ScheduledEvent::Resume(_)
+            | ScheduledEvent::Back(..) => true,
         }
     }
 
@@ -113,8 +113,8 @@ impl Show {
     pub(super) fn carry_out(&mut self) {
         let elapsed = self.world.elapsed;
         while let Some(entry) = self.plan.later.first_entry().filter(|e| e.key().0 <= elapsed) {
-            let deed = entry.remove();
-            self.deed(deed);
+            let event = entry.remove();
+            self.inject(event);
             self.world.absorb(Source::Others);
         }
         let Some(misfortune) = self.plan.waiting.front().copied() else { return };
@@ -185,15 +185,17 @@ impl Show {
                 self.world.replicas[0].frozen_until = self.world.elapsed + AWAY;
                 let message = "crashes; AppWrappers are not reconciled until it restarts";
                 self.say("Controller/appwrapper".to_owned(), "Crashed", message.to_owned());
-                let back =
-                    Deed::Back("Controller/appwrapper", "restarts and lists all objects again");
+                let back = ScheduledEvent::Back(
+                    "Controller/appwrapper",
+                    "restarts and lists all objects again",
+                );
                 self.plan.later(self.world.elapsed + AWAY, back);
             }
             Misfortune::Outage => {
                 self.world.outage_until = self.world.elapsed + AWAY;
                 let message = "returns only errors to the controller";
                 self.say("Cluster/api-server".to_owned(), "Outage", message.to_owned());
-                let back = Deed::Back("Cluster/api-server", "responds normally again");
+                let back = ScheduledEvent::Back("Cluster/api-server", "responds normally again");
                 self.plan.later(self.world.elapsed + AWAY, back);
             }
             Misfortune::Component => self.delete_component(pod),
@@ -214,7 +216,7 @@ impl Show {
             let said = format!("connection to {} timed out", pod_name(lost.first()));
             self.world.end_pod(&pod, self.world.elapsed + after, (1, "Error", &said));
         }
-        self.plan.later(self.world.elapsed + NODE_KEPT, Deed::RemoveNode(node));
+        self.plan.later(self.world.elapsed + NODE_KEPT, ScheduledEvent::RemoveNode(node));
     }
 
     /// A node stops reporting, with these pods.
@@ -253,7 +255,7 @@ impl Show {
                 wrapper["spec"]["suspend"] = true.into();
             });
             let at = self.world.elapsed + AWAY;
-            return self.plan.later(at, Deed::Resume(wrapper.uid.clone()));
+            return self.plan.later(at, ScheduledEvent::Resume(wrapper.uid.clone()));
         };
         let fits = workload.requests.iter().all(|(name, amount)| {
             self.quota().get(name).is_some_and(|(used, all)| used + amount <= *all)
@@ -261,14 +263,8 @@ impl Show {
         if fits {
             let message = "Kueue preempts it, and may admit it again immediately";
             self.say(object, "Preempted", message.to_owned());
-            let world = &mut self.world;
-            let mut env = Env {
-                store: &mut world.store,
-                rng: &mut world.user_rng,
-                agenda: &mut world.agenda,
-                elapsed: world.elapsed,
-            };
-            world.kueue.evict(&mut env, &wrapper, Outcome::Preempted);
+            let (_, kueue, mut env) = self.world.actors();
+            kueue.evict(&mut env, &wrapper, Outcome::Preempted);
             return;
         }
         let urgent = urgent(&wrapper, &workload.requests, self.running().len());
@@ -295,26 +291,28 @@ impl Show {
         drop(self.world.store.delete(&address, &deletion));
     }
 
-    fn deed(&mut self, deed: Deed) {
-        match deed {
-            Deed::Create(object) => {
+    fn inject(&mut self, event: ScheduledEvent) {
+        match event {
+            ScheduledEvent::Create(object) => {
                 let title =
                     format!("{}/{}", word(&object["kind"]), word(&object["metadata"]["name"]));
                 if let Err(message) = self.create(*object) {
                     self.say(title, "Refused", message);
                 }
             }
-            Deed::RemoveNode(name) => self.remove_node(&name),
-            Deed::LoseNode(name, lasts) => {
+            ScheduledEvent::RemoveNode(name) => self.remove_node(&name),
+            ScheduledEvent::LoseNode(name, lasts) => {
                 let is_on = |pod: &&Arc<Object>| {
                     pod.value["spec"]["nodeName"] == *name.as_str() && phase(pod) == "Running"
                 };
                 let lost: Vec<_> = self.of_kind("v1", "Pod").filter(is_on).cloned().collect();
                 self.silence(&name, &lost);
-                self.plan.later(self.world.elapsed + lasts, Deed::RestoreNode(name));
+                self.plan.later(self.world.elapsed + lasts, ScheduledEvent::RestoreNode(name));
             }
-            Deed::RestoreNode(name) => nodes::set_node(&mut self.world.store, &name, None),
-            Deed::Resume(uid) => {
+            ScheduledEvent::RestoreNode(name) => {
+                nodes::set_node(&mut self.world.store, &name, None);
+            }
+            ScheduledEvent::Resume(uid) => {
                 let Some(wrapper) = self.world.store.by_uid(&uid).cloned() else { return };
                 let message = "its owner resumes it";
                 self.say(title("AppWrapper", &wrapper), "Resumed", message.to_owned());
@@ -322,7 +320,9 @@ impl Show {
                     wrapper["spec"]["suspend"] = false.into();
                 });
             }
-            Deed::Back(object, message) => self.say(object.to_owned(), "Back", message.to_owned()),
+            ScheduledEvent::Back(object, message) => {
+                self.say(object.to_owned(), "Back", message.to_owned());
+            }
         }
     }
 
@@ -331,15 +331,9 @@ impl Show {
         let Some(node) = node else { return };
         let message = "the Node is deleted; pods that are stuck on it terminate";
         self.say(title("Node", &node), "NodeRemoved", message.to_owned());
-        let world = &mut self.world;
-        drop(world.store.delete(&node.address, &Deletion::default()));
-        let mut env = Env {
-            store: &mut world.store,
-            rng: &mut world.user_rng,
-            agenda: &mut world.agenda,
-            elapsed: world.elapsed,
-        };
-        world.kubelets.node(&mut env, &node.address);
+        drop(self.world.store.delete(&node.address, &Deletion::default()));
+        let (kubelets, _, mut env) = self.world.actors();
+        kubelets.node(&mut env, &node.address);
     }
 }
 

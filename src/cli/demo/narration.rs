@@ -30,7 +30,7 @@ pub(super) struct Line {
 
 /// Who tells it, and what was told already.
 #[derive(Debug, Default)]
-pub(super) struct Teller {
+pub(super) struct Narration {
     /// The node on which a pod of this name ran last.
     nodes: BTreeMap<String, String>,
     /// Nodes that stopped reporting.
@@ -82,7 +82,7 @@ pub(super) fn width(lines: &[Line]) -> usize {
     lines.iter().map(|line| wide(&line.object)).max().unwrap_or_default()
 }
 
-impl Teller {
+impl Narration {
     /// The lines about something that happened; none where it is not worth telling.
     pub(super) fn tell(&mut self, beat: &Beat) -> Vec<Line> {
         let (object, said) = match &beat.what {
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_warning_says_what_is_done() {
-        let mut teller = Teller::default();
+        let mut teller = Narration::default();
         for (reason, message, want) in [
             ("ForcefulDeletion", "Waiting for Pod/p and 1 more", "force-deletes Pod/p and 1 more"),
             ("DeletionInitiated", "Waiting for Pod/p", "Waiting for Pod/p"),
