@@ -47,6 +47,7 @@ pub mod config;
 pub mod crd;
 pub mod decide;
 pub mod failure_log;
+pub mod json_text;
 pub mod kinds;
 pub mod kueue;
 pub mod mutations;

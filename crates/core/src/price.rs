@@ -25,7 +25,7 @@ pub const NODE_TERMS_MAX: usize = 64;
 pub const NODE_REQUIREMENTS_MAX: usize = 512;
 /// The most tolerations of a pod template, which are compared with the taints of each node.
 pub const TOLERATIONS_MAX: usize = 64;
-/// The most resources of a pod that are known: each look at the pod copies them.
+/// The most resources of a pod that are known: pods that ask for different ones each keep the names.
 pub const POD_RESOURCES_MAX: usize = 32;
 /// The most retry policies that one annotation names.
 pub const POLICY_NAMES_MAX: usize = 16;

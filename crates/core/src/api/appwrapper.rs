@@ -98,8 +98,8 @@ pub struct AppWrapperSpec {
     /// When missing progress is a failure. Defaults to never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// What to do if the pods cannot be scheduled. Only with a queue of Kueue. If it is not set, the warm-up of the
-    /// pods applies, and a retry is used.
+    /// What to do if the pods cannot be scheduled. It has an effect only with a queue of Kueue. If it is not set,
+    /// `warmupGracePeriod` applies, and a retry is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_no_fit: Option<OnNoFit>,
 

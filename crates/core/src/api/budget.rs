@@ -13,7 +13,7 @@ pub struct Refill {
     pub after: String,
 }
 
-/// When a failure is taken for the fault of the workload itself, so that a retry would be of no use.
+/// When a failure is attributed to the workload itself, so that a retry would be useless.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StopWhen {
@@ -39,10 +39,10 @@ pub struct StopWhen {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Budget {
-    /// Number of counted restarts that `maxRestarts` or the retry limit limits.
+    /// Number of restarts counted against `maxRestarts` or the retry limit.
     pub used: i32,
 
-    /// Number of counted restarts that `globalMaxRetries` limits.
+    /// Number of restarts counted against `globalMaxRetries`.
     pub global_used: i32,
 
     /// When restarts were last given back.

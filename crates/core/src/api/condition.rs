@@ -41,7 +41,7 @@ pub mod unhealthy {
     pub const INSUFFICIENT_PODS_READY: &str = "InsufficientPodsReady";
     /// No pod reports progress for longer than `spec.progress` allows.
     pub const STALLED: &str = "Stalled";
-    /// A pod stays Terminating for longer than `ForcefulDeletionGracePeriod`.
+    /// A pod stays Terminating for longer than `forcefulDeletionGracePeriod`.
     pub const STUCK_TERMINATING: &str = "StuckTerminating";
     /// Pods cannot be scheduled for as long as `onNoFit` allows.
     pub const NO_FIT: &str = "NoFit";
@@ -59,7 +59,7 @@ pub mod deleting {
     pub const UNDETERMINED: &str = "UndeterminedPods";
     /// Everything is gone.
     pub const COMPLETE: &str = "DeletionComplete";
-    /// Waits for `DeletionOnFailureGracePeriod`.
+    /// Waits for `deletionOnFailureGracePeriod`.
     pub const PAUSED: &str = "DeletionPaused";
 }
 

@@ -3,8 +3,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Evidence that a node makes AppWrappers fail. The controller alone writes it, as the kubelet writes a Lease: so it is
-/// in `spec`, and one request writes all of it.
+/// Evidence that a node makes AppWrappers fail. Only the controller writes it. Like the data of a Lease, it is in
+/// `spec`, so that one request writes all of it.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -26,8 +26,8 @@ pub struct NodeSuspicionSpec {
     #[schemars(length(max = 253))]
     pub node_uid: String,
 
-    /// Points at `scoredAt`. They halve with each half-life of the configuration; from the threshold of the configuration
-    /// on, the node is suspect.
+    /// Points at `scoredAt`. They halve with each half-life of the configuration. The node is suspect while they are at
+    /// least the threshold of the configuration.
     #[serde(default)]
     pub score: i32,
 
@@ -43,7 +43,7 @@ pub struct NodeSuspicionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
 
-    /// The failures, the lost nodes first and then the newest first; at most 4 of a namespace.
+    /// The failures: lost nodes first, then the newest first; at most 4 per namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub evidence: Vec<SuspicionEvidence>,
@@ -77,7 +77,7 @@ pub struct SuspicionEvidence {
     #[schemars(length(max = 253))]
     pub component: Option<String>,
 
-    /// Name of the pod without its random suffix: in each attempt, the pod of the same rank has the same.
+    /// Name of the pod without its random suffix. It stays the same in each attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub rank: Option<String>,
@@ -94,7 +94,7 @@ pub struct SuspicionEvidence {
     /// When the failure occurred.
     pub time: Time,
 
-    /// Whether the pod of the same rank failed in the same way on another node, too: then it has no weight.
+    /// Whether this evidence no longer counts: the pod of the same rank failed in the same way on another node, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withdrawn: bool,
 }

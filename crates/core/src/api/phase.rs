@@ -17,7 +17,7 @@ named! {
         Running: "Running", "Its components exist and are watched.";
         Resetting: "Resetting", "All resources are being deleted and will be recreated; the quota stays reserved.";
         Suspending: "Suspending", "Everything is being deleted because `suspend` is true.";
-        Succeeded: "Succeeded", "Done; the components are kept for `SuccessTTL`.";
+        Succeeded: "Succeeded", "Done; the components are kept for `successTTL`.";
         Failed: "Failed", "Failed for good; the components are deleted, then the quota is released.";
         Terminating: "Terminating", "The AppWrapper is being deleted, and with it all that it created.";
     }

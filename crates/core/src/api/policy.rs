@@ -17,7 +17,7 @@ pub struct FailurePolicy {
     #[schemars(range(min = 0))]
     pub max_restarts: Option<i32>,
 
-    /// When restarts that `maxRestarts` or the retry limit limits are given back. Defaults to never.
+    /// When restarts counted against `maxRestarts` or the retry limit are given back. Defaults to never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refill: Option<Refill>,
 

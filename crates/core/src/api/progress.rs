@@ -17,7 +17,7 @@ pub struct Progress {
     pub start_within: Option<String>,
 
     /// How long after the last progress the AppWrapper counts as hanging, such as `10m`; 10s to 7d. If it is not set,
-    /// only the first report is waited for.
+    /// the controller waits only for the first report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = period())]
@@ -31,7 +31,7 @@ pub struct AttemptProgress {
     /// When the pod last made progress.
     pub at: Time,
 
-    /// The last step that was done.
+    /// The last training step that was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i64>,
 

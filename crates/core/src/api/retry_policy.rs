@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::{Refill, StopWhen};
 use super::policy::ExitCodeOperator;
 
-/// How failed AppWrappers are retried.
+/// Rules, limits and delays for restarting AppWrappers after a failure.
 // Source: Armada retry policies.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
@@ -17,7 +17,7 @@ use super::policy::ExitCodeOperator;
     shortname = "rp",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Rules, limits and delays for retrying failed AppWrappers.",
+    doc = "Rules, limits and delays for restarting AppWrappers after a failure.",
     printcolumn(name = "Retry Limit", type_ = "integer", json_path = ".spec.retryLimit"),
     printcolumn(name = "Default Action", type_ = "string", json_path = ".spec.defaultAction"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -90,12 +90,12 @@ pub struct RetryRule {
     /// Action to take if the rule matches.
     pub action: RetryAction,
 
-    /// Name of the container to match. Defaults to the first container that failed.
+    /// Name of the container to look at. If not set, all app containers are looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub container_name: Option<String>,
 
-    /// Whether init containers are matched as well.
+    /// Whether init containers are looked at as well.
     #[serde(default)]
     pub include_init_containers: bool,
 

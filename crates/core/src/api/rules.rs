@@ -113,7 +113,7 @@ pub(super) fn never_set_unless_suspended(field: &str) -> Rule {
 }
 
 /// A field of `spec` is neither changed nor added later. The Go controller removes what it does not know, and must be able
-/// to: otherwise its finalizer would stay for ever. Who else may is said by a `ValidatingAdmissionPolicy`.
+/// to: otherwise its finalizer would stay forever. Who else may is said by a `ValidatingAdmissionPolicy`.
 pub(super) fn never_set_later(field: &str) -> Rule {
     Rule::new(same_or_removed(field)).message("must not be changed").field_path(format!(".{field}"))
 }

@@ -74,7 +74,7 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_memory: Vec<PendingMemory>,
 
-    /// When Kueue evicts the AppWrapper if its pods are not ready before, by Kueue's `waitForPodsReady`. Set while
+    /// When Kueue evicts the AppWrapper by `waitForPodsReady` if its pods are not ready by then. Set while
     /// quota is reserved and `PodsReady` is not True, as of the last change of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_deadline: Option<Time>,
@@ -82,7 +82,7 @@ pub struct AppWrapperStatus {
     /// Times from which grace periods are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
-    /// Where the time went in which quota was reserved. Not set before quota was first reserved.
+    /// How the time with reserved quota was spent. Not set before quota was first reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -133,7 +133,7 @@ pub struct Since {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored_pods: Vec<String>,
 
-    /// When the running attempt entered Resuming. Starts `AdmissionGracePeriod` and `WarmupGracePeriod`.
+    /// When the running attempt entered Resuming. Starts `admissionGracePeriod` and `warmupGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Time>,
 
@@ -141,23 +141,23 @@ pub struct Since {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_sets: Vec<PodSetSince>,
 
-    /// When the failure that is in its grace period occurred. Starts `FailureGracePeriod`.
+    /// When the failure that is in its grace period occurred. Starts `failureGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_pods: Option<Time>,
 
-    /// When deletion began. Starts `ForcefulDeletionGracePeriod`.
+    /// When deletion began. Starts `forcefulDeletionGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleting: Option<Time>,
 
-    /// When all resources were deleted. Starts `RetryPausePeriod`.
+    /// When all resources were deleted. Starts `retryPausePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<Time>,
 
-    /// When the AppWrapper failed. Starts `DeletionOnFailureGracePeriod`.
+    /// When the AppWrapper failed. Starts `deletionOnFailureGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Time>,
 
-    /// When the AppWrapper succeeded. Starts `SuccessTTL`.
+    /// When the AppWrapper succeeded. Starts `successTTL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<Time>,
 }

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the time went in which quota was reserved. It is updated in statuses that are written for another
+/// How the time with reserved quota was spent. It is updated only when the status is written for another
 /// reason; the seconds since `since` belong to `state`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

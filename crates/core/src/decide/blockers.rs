@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::draft::Draft;
 use super::force_delete::state_of_node;
-use crate::api::{AppWrapperStatus, condition};
+use crate::api::AppWrapperStatus;
+use crate::api::condition::{self, deleting};
 use crate::snapshot::{Pod, Snapshot, Undetermined};
 use crate::tuning::Period;
 
@@ -32,13 +33,16 @@ pub(super) struct Blockers {
 /// is that one's condition: the condition of the AppWrapper says that all of it is deleted.
 ///
 /// The message stays while anything that it names still blocks, and at least for [`MESSAGE_INTERVAL`], so that the
-/// deletion of a thousand pods does not cause a thousand writes.
+/// deletion of a thousand pods does not cause a thousand writes. For the same reason, a deletion of which something was
+/// forced is called forced to its end.
 pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: &'static str) {
     if blockers.named.is_empty() {
         return;
     }
     let kind = condition::DELETING_RESOURCES;
     let old = condition::find(conditions(&draft.status, blockers.component), kind);
+    let forced = condition::is_deletion_forced(conditions(&draft.status, blockers.component));
+    let reason = if forced && reason == deleting::INITIATED { deleting::FORCED } else { reason };
     if old.is_some_and(|old| old.reason == reason) {
         if blockers.is_message_current {
             return;

@@ -64,14 +64,11 @@ fn create(
     draft: &mut Draft<'_>,
     absent: Vec<usize>,
 ) -> Result<At<Running>, Move> {
-    let paused_until = |draft: &Draft<'_>, index| {
-        let until = draft.status.retry_after.as_ref().map(|time| time.0);
-        until.filter(|_| pause_of(draft, index).is_some())
-    };
     let now = draft.facts.now;
-    let pauses = |index: &usize| paused_until(draft, *index).is_some_and(|until| now < until);
+    let pauses =
+        |index: &usize| steps::paused_until(draft, *index).is_some_and(|until| now < until);
     let (pausing, due): (Vec<usize>, Vec<usize>) = absent.into_iter().partition(pauses);
-    if let Some(until) = pausing.first().and_then(|index| paused_until(draft, *index)) {
+    if let Some(until) = pausing.first().and_then(|index| steps::paused_until(draft, *index)) {
         draft.wait(until);
         "Pausing before the component is recreated".clone_into(&mut draft.verdict.message);
     }
@@ -90,11 +87,7 @@ fn create(
         return Ok(here);
     }
     // its creation has all its time from the end of the pause
-    let from = |draft: &Draft<'_>, index| {
-        let since = steps::since(draft, index);
-        paused_until(draft, index).map_or(since, |until| until.max(since))
-    };
-    deploy::deploy(here, draft, &due, from)
+    deploy::deploy(here, draft, &due, steps::comes_from)
 }
 
 /// Begins the pause of a component of which everything is gone. Those that pause at one time share the later end.

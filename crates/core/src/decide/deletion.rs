@@ -14,7 +14,7 @@ use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Component, Pod, Presence};
 use crate::tuning::Period;
 
-/// What blocks the deletion is reported after this time, or after a quarter of `ForcefulDeletionGracePeriod` if that is
+/// What blocks the deletion is reported after this time, or after a quarter of `forcefulDeletionGracePeriod` if that is
 /// shorter.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// First and last interval at which a forceful deletion is tried again.

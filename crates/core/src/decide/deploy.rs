@@ -19,7 +19,7 @@ const NAME_CHECK_INTERVAL: Period = Period::from_secs(5);
 /// How long the pods of a component that was deleted may take before that is worth saying.
 const LEFT_BEHIND_AFTER: Period = Period::from_secs(10);
 
-/// Creates missing components; `AdmissionGracePeriod` runs for each of them separately.
+/// Creates missing components; `admissionGracePeriod` runs for each of them separately.
 ///
 /// # Errors
 /// The move, where something ends the creation: it is hopeless, or failed for too long.
@@ -100,7 +100,7 @@ where
 ///
 /// A process that has just begun knows of earlier failures by the condition. However often calls fail or the process
 /// begins anew, a creation that is refused ends.
-fn failing_since(draft: &Draft<'_>, index: usize, since: Timestamp) -> Timestamp {
+pub fn failing_since(draft: &Draft<'_>, index: usize, since: Timestamp) -> Timestamp {
     let snapshot = draft.facts.snapshot;
     let recorded = condition::find(&snapshot.status.conditions, condition::UNHEALTHY)
         .filter(|it| it.status == "True" && it.reason == unhealthy::CREATE_FAILED)
@@ -192,6 +192,9 @@ fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
     match component.presence {
         Presence::Unseen | Presence::Absent => {}
         Presence::Present(_) | Presence::NoKind => return None,
+    }
+    if mutations::is_present(Mutation::BesideLeftBehind) {
+        return None;
     }
     // this guard would hide the lack of another
     if mutations::is_present(Mutation::RecreateAtOnce)

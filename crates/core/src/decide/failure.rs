@@ -57,7 +57,7 @@ fn written_by(pod: &Pod, ended: Option<Timestamp>) -> Option<Timestamp> {
 
 /// When a pod stopped being Ready because its node did. The node controller gives no reason, the kubelet always does:
 /// what it says is about the containers, and may be long before the node was lost.
-fn unready_by_node(pod: &Pod) -> Option<Timestamp> {
+pub fn unready_by_node(pod: &Pod) -> Option<Timestamp> {
     let by_node =
         |c: &&PodCondition| c.kind == "Ready" && c.status != "True" && c.reason.is_empty();
     pod.conditions.iter().find(by_node).and_then(|c| c.since)

@@ -24,7 +24,7 @@ pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> 
     facts.snapshot.pods.iter().filter(move |pod| is_fenced(facts, pod))
 }
 
-/// Whether a Terminating pod should have been gone for `ForcefulDeletionGracePeriod`, whoever has deleted it, and not only
+/// Whether a Terminating pod should have been gone for `forcefulDeletionGracePeriod`, whoever has deleted it, and not only
 /// finalizers keep it.
 pub fn is_overdue(facts: Facts<'_>, pod: &Pod) -> bool {
     let is_removable = pod.terminating && !pod.held_by_finalizers;

@@ -5,8 +5,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::attempts;
 use super::policy::category::Category;
+use super::{attempts, failure};
 use crate::api::{Attempt, AttemptAction};
 use crate::snapshot::lost::Lost;
 use crate::snapshot::{Pod, Snapshot};
@@ -29,9 +29,9 @@ pub fn is_charged(snapshot: &Snapshot, pod: &Pod) -> bool {
 }
 
 /// Whether an entry is about the node of a pod that existed then, and that was lost before. A node that came
-/// back and was lost again is another incident.
+/// back and was lost again is another incident; where it is back once more, the pod tells since when it was lost.
 fn charges(entry: &Attempt, pod: &Pod) -> bool {
-    let since = pod.lost.and_then(|loss| loss.since);
+    let since = pod.lost.and_then(|loss| loss.since).or_else(|| failure::unready_by_node(pod));
     let known_by_then = |ended: &Time| {
         pod.created.is_none_or(|created| created <= ended.0)
             && since.is_none_or(|since| since <= ended.0)

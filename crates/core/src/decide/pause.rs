@@ -12,12 +12,12 @@ use crate::tuning::{Limits, Period};
 
 /// The shortest pause before the attempt that follows an uncounted restart: no limit ends a row of those.
 const UNCOUNTED_PAUSE_MIN: Duration = Duration::from_secs(10);
-/// The longest pause that repeated uncounted restarts come to, where `RetryPausePeriod` is shorter.
+/// The longest pause that repeated uncounted restarts come to, where `retryPausePeriod` is shorter.
 const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
 
 /// The pause before the next attempt, from the moment everything is gone.
 ///
-/// `RetryPausePeriod`; after an uncounted restart at least 10 s, and it doubles with each uncounted
+/// `retryPausePeriod`; after an uncounted restart at least 10 s, and it doubles with each uncounted
 /// restart in a row that never became ready, since nothing else bounds those.
 #[must_use]
 pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {

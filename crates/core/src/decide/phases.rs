@@ -199,15 +199,22 @@ fn unless_failed_early(
         return Err(here.stay());
     };
     let problem = missing.or_else(|| failed::failed_component(draft, &judged, &pod_sets));
-    let problem = problem.or(fatal);
-    let problem = problem.or_else(|| failed_pod_that_is_due(draft, &judged));
-    let is_due = |problem: &Problem<'_>| match problem.ruling(draft).action {
-        RulingAction::RecreateComponent(_) => false,
-        RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => true,
-    };
-    match problem.filter(is_due) {
+    let problem = problem.or(fatal).filter(|problem| is_about_all(draft, problem));
+    let problem = problem.or_else(|| {
+        let of_pod = failed_pod_that_is_due(draft, &judged);
+        of_pod.filter(|problem| is_about_all(draft, problem))
+    });
+    match problem {
         Some(problem) => Err(resolve::resolve(here, draft, &problem)),
         None => Ok(here),
+    }
+}
+
+/// Whether the whole AppWrapper ends or is restarted because of a problem; otherwise, one component is recreated.
+fn is_about_all(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
+    match problem.ruling(draft).action {
+        RulingAction::RecreateComponent(_) => false,
+        RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => true,
     }
 }
 
@@ -338,13 +345,15 @@ fn go_on(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
 }
 
 /// Whether a component that is to come or go keeps the AppWrapper from being healthy. Nothing is tried of one that waits for
-/// an earlier step.
+/// an earlier step, unless it was blocked before, and its time is not over.
 fn has_trouble_coming(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> bool {
     let count = draft.facts.snapshot.components.len();
     (0..count).any(|index| match steps::standing(draft, index) {
         ComponentStage::Going => true,
         ComponentStage::Coming => {
-            deploy::blocked(draft, &[index]).is_some() && steps::may_come(draft, index, pod_sets)
+            deploy::blocked(draft, &[index]).is_some()
+                && (steps::may_come(draft, index, pod_sets)
+                    || steps::blocked_until(draft, index).is_some())
         }
         ComponentStage::Later | ComponentStage::Up => false,
     })

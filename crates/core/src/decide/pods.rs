@@ -211,10 +211,11 @@ fn replaced_by(facts: Facts<'_>, pods: &[&Pod], failed_at: Timestamp) -> Timesta
     gap.map_or(due, |gap| due.max(grace.min(AFTER_GAP).after(gap)).min(grace.after(due)))
 }
 
-/// Whether a pod is a component itself that has failed and is about to be gone. Nothing makes up for it, and the policies
+/// Whether a pod is a component itself that has failed and is gone or about to be. Nothing makes up for it, and the policies
 /// could not be asked about it later: the component would only be missing.
 pub fn has_terminating_component(facts: Facts<'_>, pods: &[&Pod]) -> bool {
-    pods.iter().filter(|pod| pod.terminating && pod.phase == PodPhase::Failed).any(|pod| {
+    let goes = |pod: &&&Pod| (pod.terminating || pod.gone) && pod.phase == PodPhase::Failed;
+    pods.iter().filter(goes).any(|pod| {
         let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
         component.and_then(Component::ours).is_some_and(|object| object.uid == pod.uid)
     })
@@ -439,7 +440,8 @@ fn too_few_pods<'a>(
 }
 
 /// A pod set whose pods run and are not all Ready, while a later step waits for that. They have as long for it as for starting
-/// to run: from when all of them run, from when the last of them ceased to be Ready, or from when the later step began to wait.
+/// to run: from when all of them run, from when the first of those that are not Ready ceased to be so, or from when the later step
+/// began to wait.
 fn never_ready<'a>(draft: &mut Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
     let facts = draft.facts;
     let (steps, index) = (&facts.snapshot.policies.steps, health.component);
@@ -459,7 +461,9 @@ fn never_ready<'a>(draft: &mut Draft<'a>, health: &PodSetHealth<'a>) -> Option<P
     let unready = unready.filter(|ready| ready.status != "True").filter_map(|ready| ready.since);
     let ready = health::ready_since(draft, health).unwrap_or(facts.now);
     let known = facts.snapshot.last_gap.into_iter().chain([ready, waited]);
-    let since = unready.filter(|at| *at <= facts.now).chain(known).max()?;
+    // the clock of a node may be ahead
+    let unready = unready.map(|at| at.min(facts.now)).min();
+    let since = unready.into_iter().chain(known).max()?;
     let unready_from = facts.limits.warmup_grace.after(since);
     if facts.now < unready_from {
         draft.look_again(unready_from);

@@ -210,7 +210,7 @@ impl<'a> Problem<'a> {
     ///
     /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod: of a component that is
     /// recreated, its own. Too few pods are always waited for; a rule about a pod that does not come up spares
-    /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say, and a
+    /// `failureGracePeriod` alone. A node that may be there again is waited for whatever the rules say, and a
     /// component that is about to say why it failed before RetryPolicies and limits are asked, before a rule of
     /// `failurePolicy` decides about one that failed later, or another is recreated.
     pub fn due(&self, draft: &Draft<'a>, ruling: &Ruling) -> Option<Timestamp> {

@@ -109,8 +109,9 @@ fn avoid_unless_stranded(draft: &mut Draft<'_>, node: &str, hostname: String) {
     }
 }
 
-/// Why a node must not be avoided: some pods could then be nowhere at all, or Kueue chooses the node of each. It does so
-/// without regard to affinity, and keeps the places of an AppWrapper that holds its quota.
+/// Why a node must not be avoided: some pods could then be nowhere at all, or Kueue chooses the node of each. It regards the
+/// affinity of the pod template, but none that is added after the admission, and keeps the places of an AppWrapper that
+/// holds its quota.
 fn why_not_avoided(snapshot: &Snapshot, hostname: &str) -> Option<String> {
     let strands = |one: &Placement| {
         !snapshot.sites.is_empty() && !one.fits_elsewhere(&snapshot.sites, hostname)

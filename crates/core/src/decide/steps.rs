@@ -13,6 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
+use super::{deploy, pause};
 use crate::api::{ComponentStatus, Phase, PodSetSince, WaitFor, condition};
 use crate::mutations::{self, Mutation};
 use crate::policies::Steps;
@@ -142,18 +143,31 @@ fn steps_of<'a>(draft: &Draft<'a>) -> &'a Steps {
     &draft.facts.snapshot.policies.steps
 }
 
-/// Since when a component of a later step that is to be created waits for this one; none where none does.
+/// Since when a component of a later step that is to be created waits for this one; none where none does, also where it
+/// pauses before that.
 pub fn waited_for_since(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
-    let steps = steps_of(draft);
+    let (steps, now) = (steps_of(draft), draft.facts.now);
     let all = 0..draft.facts.snapshot.components.len();
     let later = all.filter(|other| steps.step(*other) > steps.step(index));
     let waiting_since = later.filter_map(|other| match standing(draft, other) {
         // it has waited since this one was created
         ComponentStage::Later => Some(Timestamp::MIN),
-        ComponentStage::Coming => Some(since(draft, other)),
+        ComponentStage::Coming => Some(comes_from(draft, other)).filter(|from| *from <= now),
         ComponentStage::Going | ComponentStage::Up => None,
     });
     waiting_since.min()
+}
+
+/// Until when a component that is to come pauses before it is created; none where it does not.
+pub fn paused_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
+    let until = draft.status.retry_after.as_ref().map(|time| time.0);
+    until.filter(|_| pause::of_component(draft, index).is_some())
+}
+
+/// From when on a component that is to come is created: not before the end of its pause.
+pub fn comes_from(draft: &Draft<'_>, index: usize) -> Timestamp {
+    let since = since(draft, index);
+    paused_until(draft, index).map_or(since, |until| until.max(since))
 }
 
 /// What the next step waits for, or else a component that comes back, in a sentence; none where nothing waits for a step.
@@ -224,13 +238,37 @@ pub fn begin(draft: &mut Draft<'_>, indexes: &[usize]) {
     }
 }
 
-/// Writes down whether a component that is to come waits for an earlier step: its creation has all its time once it need not.
-pub fn hold(draft: &mut Draft<'_>, index: usize, is_held: bool) {
-    let reason = deployed(draft, index).map(|condition| condition.reason.as_str());
-    if is_held && reason != Some(WAITING) {
-        mark(draft, index, false, WAITING);
-    } else if !is_held && reason == Some(WAITING) {
-        mark(draft, index, false, DEPLOYING);
+/// Until when the creation of a component was to succeed that is blocked already, while everything of the earlier steps
+/// exists: that their pods are not Ready for a moment holds it back, and gives it no more time. None once that time is over.
+pub fn blocked_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
+    let steps = steps_of(draft);
+    let is_earlier = |other: &usize| steps.step(*other) < steps.step(index);
+    let mut earlier = (0..draft.facts.snapshot.components.len()).filter(is_earlier);
+    if is_held(draft, index)
+        || deploy::blocked(draft, &[index]).is_none()
+        || earlier.any(|other| standing(draft, other) != ComponentStage::Up)
+    {
+        return None;
+    }
+    let from = deploy::failing_since(draft, index, comes_from(draft, index));
+    Some(draft.facts.limits.admission_grace.after(from)).filter(|until| draft.facts.now < *until)
+}
+
+/// Whether a component that is to come is said to wait for an earlier step.
+fn is_held(draft: &Draft<'_>, index: usize) -> bool {
+    deployed(draft, index).is_some_and(|condition| condition.reason == WAITING)
+}
+
+/// Writes down whether a component that is to come waits for an earlier step: its creation has all its time once it need not,
+/// unless that is before its time would have been [over](blocked_until).
+pub fn hold(draft: &mut Draft<'_>, index: usize, holds: bool) {
+    match (holds, is_held(draft, index)) {
+        (true, false) => match blocked_until(draft, index) {
+            Some(until) => draft.look_again(until),
+            None => mark(draft, index, false, WAITING),
+        },
+        (false, true) => mark(draft, index, false, DEPLOYING),
+        (true, true) | (false, false) => {}
     }
 }
 

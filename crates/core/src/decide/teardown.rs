@@ -173,7 +173,7 @@ fn has_live_pods(draft: &Draft<'_>) -> bool {
     draft.facts.snapshot.pods.iter().any(Pod::uses_quota)
 }
 
-/// Done: the components are kept for `SuccessTTL`; nothing runs on, whoever wrote the phase.
+/// Done: the components are kept for `successTTL`; nothing runs on, whoever wrote the phase.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
     if nothing_deployed(draft) {
         orphans::sweep(draft, Orphans::Any);
@@ -232,7 +232,7 @@ fn why_deleted(draft: &Draft<'_>) -> &'static str {
     }
 }
 
-/// Given up: the components are kept for `DeletionOnFailureGracePeriod`, then they go.
+/// Given up: the components are kept for `deletionOnFailureGracePeriod`, then they go.
 pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if nothing_deployed(draft) && !holds_quota {

@@ -1,6 +1,7 @@
 //! Pods, their containers and conditions, as they were seen.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -50,11 +51,12 @@ pub struct Pod {
     pub conditions: Vec<PodCondition>,
     /// Its containers, init containers first.
     pub containers: Vec<Container>,
-    /// Extended and native resources that its containers ask for, where the amount is not zero.
-    pub resources: BTreeSet<String>,
+    /// Extended and native resources that its containers ask for, where the amount is not zero. Shared, since many pods ask
+    /// for the same.
+    pub resources: Arc<BTreeSet<String>>,
     /// It had not ended when its node was lost. Set by [`Snapshot::mark_failed_pods`].
     pub lost: Option<Loss>,
-    /// Since when it is Terminating for longer than `ForcefulDeletionGracePeriod`, while it should run.
+    /// Since when it is Terminating for longer than `forcefulDeletionGracePeriod`, while it should run.
     pub stuck: Option<Timestamp>,
     /// It was ours, and its owner references no longer say so: nothing of ours deletes it with its owner.
     pub detached: bool,

@@ -13,7 +13,7 @@ use crate::price::{
 
 /// Moments of this century and the next. The API server's own format takes times that no clock shows, and
 /// the year 9999, of which not every second can be represented.
-const MOMENT: &str = r"^2[01][0-9]{2}-[0-9]{2}-[0-9]{2}T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][01][0-9]:[0-5][0-9])$";
+pub(super) const MOMENT: &str = r"^2[01][0-9]{2}-[0-9]{2}-[0-9]{2}T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][01][0-9]:[0-5][0-9])$";
 /// The hostname of a node, which is a label.
 const HOSTNAME: &str = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 /// An amount of memory.

@@ -47,7 +47,8 @@ pub fn writable(
 }
 
 /// Drops what is least needed, step by step, until a status has at most so many bytes. Phase, counts,
-/// deadlines, `QuotaReserved`, `ResourcesDeployed`, the number of the attempt and `usage` always stay.
+/// deadlines, `QuotaReserved`, `ResourcesDeployed`, `PodsOverQuota`, the number of the attempt and `usage`
+/// always stay.
 #[must_use]
 pub fn fit(mut status: AppWrapperStatus, budget: usize) -> AppWrapperStatus {
     for step in STEPS {
@@ -154,6 +155,8 @@ fn other_lists(status: &mut AppWrapperStatus) {
 }
 
 fn other_conditions(status: &mut AppWrapperStatus) {
-    let kept = [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED];
+    // what runs too many pods is suspended by what is stored
+    let kept =
+        [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED, condition::PODS_OVER_QUOTA];
     status.conditions.retain(|condition| kept.contains(&condition.type_.as_str()));
 }

@@ -1,9 +1,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
+use regex::Regex;
 use serde_json::{Value, json};
 
-use super::conform::conforms;
+use super::conform::{conforms, is_plain_moment};
+use super::definition::MOMENT;
 use super::*;
 use crate::api::{AppWrapperStatus, Attempt, ComponentStatus, FailureRecord, Phase, condition};
 
@@ -20,6 +22,33 @@ fn read_value(value: &Value) -> Read {
 
 fn condition_of(kind: &str, time: &str) -> Value {
     json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": time})
+}
+
+#[test]
+fn a_plain_moment_has_no_fraction_and_no_other_zone() {
+    let pattern = Regex::new(MOMENT).unwrap();
+    for (text, is_plain, is_allowed) in [
+        ("2026-01-01T00:00:00Z", true, true),
+        (UNREADABLE, true, true),
+        ("2026-01-01T00:00:00.5Z", false, true),
+        ("2026-01-01T00:00:00+02:00", false, true),
+        ("1999-01-01T00:00:00Z", false, false),
+        ("2200-01-01T00:00:00Z", false, false),
+        ("2026-01-01T30:00:00Z", false, false),
+        ("2026-01-01T00:60:00Z", false, false),
+        ("2026-01-01T00:00:60Z", false, false),
+        ("2026-01-01 00:00:00Z", false, false),
+        ("2026-01-01T00:00:00z", false, false),
+        ("2026-01-01T00:00:00", false, false),
+        ("2026-01-01T00:00:0éZ", false, false),
+        ("", false, false),
+    ] {
+        assert_eq!(
+            (is_plain_moment(text), pattern.is_match(text)),
+            (is_plain, is_allowed),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -326,7 +355,12 @@ prop_compose! {
             }).collect(),
             ..AppWrapperStatus::default()
         };
-        for kind in [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED, condition::UNHEALTHY] {
+        for kind in [
+            condition::QUOTA_RESERVED,
+            condition::RESOURCES_DEPLOYED,
+            condition::PODS_OVER_QUOTA,
+            condition::UNHEALTHY,
+        ] {
             condition::set(&mut status.conditions, kind, true, "R", &"m".repeat(message), now);
         }
         status
@@ -370,6 +404,13 @@ proptest! {
     }
 
     #[test]
+    fn a_plain_moment_is_one_that_the_pattern_allows(
+        text in "2[0-2][0-9]{2}-[0-9]{2}-[0-9]{2}T[0-3][0-9]:[0-6][0-9]:[0-6][0-9]Z",
+    ) {
+        prop_assert_eq!(is_plain_moment(&text), Regex::new(MOMENT).unwrap().is_match(&text));
+    }
+
+    #[test]
     fn what_is_cut_fits_and_is_cut_once(status in any_size(), budget in 0_usize..100_000) {
         let cut = fit(status.clone(), budget);
         prop_assert_eq!(&fit(cut.clone(), budget), &cut);
@@ -385,7 +426,9 @@ proptest! {
         prop_assert_eq!(&cut.retry_after, &status.retry_after);
         let last = |status: &AppWrapperStatus| status.attempts.last().map(|last| last.attempt);
         prop_assert_eq!(last(&cut), last(&status));
-        for kind in [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED] {
+        for kind in
+            [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED, condition::PODS_OVER_QUOTA]
+        {
             prop_assert!(condition::is_true(&cut.conditions, kind));
         }
     }

@@ -154,7 +154,7 @@ fn nothing_runs_on_after_an_end() {
     let message = "Pods ran after the AppWrapper had succeeded; all resources are deleted";
     assert_eq!(gone.ask(2).verdict.message, message);
     let kept = given(Phase::Succeeded).pods(&[PodPhase::Succeeded, PodPhase::Succeeded]).ask(1);
-    assert_eq!((kept.ask, kept.actions), (FreshRead::Nothing, vec![]), "kept for SuccessTTL");
+    assert_eq!((kept.ask, kept.actions), (FreshRead::Nothing, vec![]), "kept for successTTL");
 }
 
 #[test]

@@ -360,6 +360,31 @@ fn a_node_that_is_lost_again_is_counted_again() {
     assert_eq!(second.next, Phase::Failed, "one restart was allowed");
 }
 
+/// Its pod was evicted meanwhile.
+#[test]
+fn a_node_that_is_back_from_a_second_loss_is_counted_again() {
+    use super::policies::build::failed;
+    let says = |kind: &str, status: &str, reason: &str, second: i64| PodCondition {
+        kind: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        since: Some(at(second)),
+        ..PodCondition::default()
+    };
+    let world = two_components().node("node-1", Some(not_ready(100)));
+    let first = world.decide(160);
+    assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
+    let world = world.written(&first).node("node-1", None);
+    for (unready, want) in [(100, Phase::Running), (500, Phase::Failed)] {
+        let target = says("DisruptionTarget", "True", "DeletionByTaintManager", 550);
+        let conditions = vec![target, says("Ready", "False", "", unready)];
+        let (containers, running) = (failed(0).containers, world.snapshot.pods[1].clone());
+        let pod = Pod { phase: FailedPod, containers, conditions, ..running };
+        let second = world.clone().pod_is(1, pod.at(550)).decide(620);
+        assert_eq!(second.next, want, "not Ready since {unready}");
+    }
+}
+
 /// While everything is being deleted, with a pod on a node in this state that is being deleted.
 fn going_down(state: Option<Lost>) -> World {
     let world = given(Phase::Resetting).pods(&TWO).object(|object| object.terminating = true);

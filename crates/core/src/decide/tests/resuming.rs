@@ -3,7 +3,9 @@
 use super::given::{World, at, given, pod};
 use crate::api::{AttemptAction, Phase, condition};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{Component, CreationFailure, Object, Outcome, Pod, PodPhase, Presence};
+use crate::snapshot::{
+    Component, CreationFailure, Object, Outcome, Pod, PodPhase, Presence, Undetermined,
+};
 
 /// The first of two Jobs has failed, and the second is refused for now.
 fn given_failed() -> World {
@@ -113,9 +115,8 @@ fn a_wrapped_pod_that_fails_meanwhile_is_decided_about_when_due() {
     }
 }
 
-/// A pod of a Job of the first step failed before, and the Job may replace it.
-#[test]
-fn a_wrapped_pod_is_decided_about_whatever_else_failed() {
+/// The same, and a pod of a Job of the first step failed before, which the Job may replace.
+fn given_failed_pod_and_job() -> World {
     let mut world = given_failed_pod();
     let mut job = world.snapshot.components[0].clone();
     (job.name, job.kind) = ("job".into(), "Job".into());
@@ -125,10 +126,25 @@ fn a_wrapped_pod_is_decided_about_whatever_else_failed() {
     world.snapshot.status.component_status.push(status);
     let of_job = Pod { component: Some(2), ..pod(1, PodPhase::Failed) }.at(15);
     world.snapshot.pods.push(of_job);
-    let world = world.object_of(2, |object| {
+    world.object_of(2, |object| {
         object.uid = "job".into();
         object.report.unreplaced.clear();
-    });
+    })
+}
+
+/// It is recreated once all components exist.
+#[test]
+fn a_job_that_is_to_be_recreated_hides_no_wrapped_pod() {
+    let rule = "failurePolicy: {rules: [{action: RecreateComponent, targetComponents: [job]}]}";
+    let world = given_failed_pod_and_job().spec(rule).fails(2, "BackoffLimitExceeded", "", 15);
+    for (second, want) in [(79, Phase::Resuming), (80, Phase::Resetting)] {
+        assert_eq!(world.decide(second).next, want, "{second}");
+    }
+}
+
+#[test]
+fn a_wrapped_pod_is_decided_about_whatever_else_failed() {
+    let world = given_failed_pod_and_job();
     let rule = "failurePolicy: {rules: [{action: FailAppWrapper, targetComponents: [work]}]}";
     for (spec, second, want) in
         [(rule, 21, Phase::Failed), ("{}", 79, Phase::Resuming), ("{}", 80, Phase::Resetting)]
@@ -151,6 +167,31 @@ fn a_wrapped_pod_that_failed_and_is_gone_is_not_created_again() {
     let failure = decision.status.attempts.last().unwrap().failure.as_ref().unwrap();
     assert_eq!(failure.reason.as_deref(), Some(condition::unhealthy::MISSING_COMPONENT));
     assert!(!decision.actions.contains(&Action::Create(0)));
+}
+
+/// The pod and a second component would both run on the quota of one component.
+#[test]
+fn a_component_is_not_created_beside_a_pod_that_may_be_its_own() {
+    for (existed, may_have_existed, live, outlived, want) in [
+        (false, false, 1, 1, true),
+        (true, false, 0, 0, true),
+        (true, false, 1, 0, false),
+        (false, true, 1, 0, true),
+        (false, true, 1, 1, false),
+    ] {
+        let world = given(Phase::Resuming).presence(Presence::Absent);
+        let mut world = world.answered(FreshRead::Missing);
+        let component = &mut world.snapshot.components[0];
+        (component.existed, component.may_have_existed) = (existed, may_have_existed);
+        let named = vec![("x".into(), "its owner is gone".into())];
+        world.snapshot.undetermined =
+            Undetermined { count: 1, live, outlived, named, ..Undetermined::default() };
+        let creates = world.decide(1).actions.contains(&Action::Create(0));
+        let what = (existed, may_have_existed, live, outlived);
+        assert_eq!(creates, want, "{what:?}");
+    }
+    let own = given(Phase::Resuming).presence(Presence::Absent).pods(&[PodPhase::Running]);
+    assert_eq!(own.decide(1).actions, [], "its own pod runs");
 }
 
 /// What a late write created is deleted first, and its pod may take minutes to go.

@@ -1,5 +1,7 @@
 //! One row each of the tables of phases, health, deletion and policies.
 
+use std::sync::Arc;
+
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, PodSet, condition};
 use crate::decide::Decision;
@@ -377,6 +379,10 @@ fn a_pod_that_was_deleted_before_a_restart_has_one_period_to_go() {
     assert!(world.decide(100).actions.contains(&forced));
     let other = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
     assert!(!world.decide(100).actions.contains(&other));
+    let mut left = world.clone();
+    left.snapshot.pods.remove(1);
+    let after = left.decide(101);
+    assert_eq!((after.status, after.events), (left.snapshot.status, vec![]), "nothing is new");
     let held = world.pod(1, |pod| pod.held_by_finalizers = true);
     assert!(!held.decide(100).actions.contains(&forced), "force can do no more");
 }
@@ -692,7 +698,7 @@ fn the_stages_of_the_policy() {
 fn an_evacuation_is_not_counted_and_pauses_longer_each_time() {
     let node = crate::snapshot::Node { no_execute: ["gpu".to_owned()].into(), lost: None };
     let mut world = given(Phase::Running).pods(&[RunningPod, Pending]).pod(0, |pod| {
-        pod.resources = ["gpu".to_owned()].into();
+        pod.resources = Arc::new(["gpu".to_owned()].into());
     });
     world.snapshot.nodes.insert("node-1".into(), node);
     assert_eq!(world.ask(30).ask, FreshRead::Pods, "caches of pods and nodes may lag");

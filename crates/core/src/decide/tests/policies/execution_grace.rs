@@ -6,6 +6,7 @@ use crate::api::{Phase, condition};
 use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{CreationFailure, Expected, Object, Owner, Pod, PodPhase, Presence};
+use crate::tuning::Period;
 
 const INIT: usize = 1;
 const LAUNCHER: usize = 2;
@@ -163,6 +164,87 @@ fn pods_that_a_later_step_waits_for_do_not_run_unready_for_ever() {
         ("… warm-up", again.clone(), 5299, "None"),
         ("… and failure grace", again.clone(), 5300, "Wait 5360"),
         ("… are over", again, 5360, "Restart retryLimit 1 of 3"),
+    ]);
+}
+
+#[test]
+fn the_first_pod_that_is_not_ready_begins_the_time_of_all() {
+    let unready = |second: i64| {
+        let mut pod = super::build::pod_of(0, PodPhase::Running).condition("Ready", "False", "");
+        pod.conditions[0].since = Some(at(second));
+        pod
+    };
+    let both = |first, second| {
+        first_of(&["Job/a:2", "Job/b:1"]).with(unready(first)).with(unready(second)).settled(10)
+    };
+    let again = both(200, 400).pod(0, |pod| pod.conditions[0].status = "True".into());
+    check(vec![
+        ("one stopped being Ready before the other", both(200, 400), 499, "None"),
+        ("… and its time is over", both(200, 400), 500, "Wait 560"),
+        ("it is Ready again", again.clone(), 699, "None"),
+        ("… and the time of the other is over", again, 700, "Wait 760"),
+        ("the clock of the node is ahead", both(320, 320), 310, "None"),
+        ("… warm-up", both(320, 320), 619, "None"),
+        ("… is over", both(320, 320), 620, "Wait 680"),
+    ]);
+}
+
+#[test]
+fn nothing_waits_for_ready_pods_during_a_pause() {
+    let policy = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                  {targetComponents: [a], waitForComponentsStatus: Ready}]}\n\
+                  failurePolicy: {rules: [\
+                  {action: RecreateComponentAndIgnoreMaxRestarts, targetComponents: [b]}]}";
+    let pod = super::build::pod_of(0, PodPhase::Running).condition("Ready", "False", "");
+    let all = created(first_of(&["Job/a:1", "Job/b:1"]).with(ready(0)).settled(10), 1);
+    let all = all.with(ready(1)).settled(11).pod(0, |it| *it = pod).settled(12);
+    let failing = all.spec(policy).fails(1, "BackoffLimitExceeded", "", 4990).settled(5000);
+    let mut gone = failing.component(1, |b| b.presence = Presence::Absent);
+    gone.snapshot.pods.retain(|pod| pod.component != Some(1));
+    let pausing = gone.answered(FreshRead::Gone).settled(5000);
+    let pausing = pausing.limits(|limits| limits.warmup_grace = Period::from_secs(20));
+    let over = pausing.clone().settled(5090);
+    check(vec![
+        ("the pause", pausing, 5089, "Wait 5090"),
+        ("it is over, warm-up", over.clone(), 5109, "None"),
+        ("… and failure grace", over.clone(), 5110, "Wait 5170"),
+        ("… are over", over, 5170, "Restart retryLimit 0 of 3"),
+    ]);
+}
+
+/// The pod of the first step is not Ready for a moment.
+#[test]
+fn a_refused_creation_ends_whatever_an_earlier_step_does() {
+    let coming = first_of(&["Job/a:1", "Job/b:1"]).with(ready(0)).settled(1000);
+    let refused = coming.clone().component(1, |component| {
+        component.creation = Some(CreationFailure { fatal: false, message: "no".into() });
+    });
+    let refused = refused.settled(1001);
+    let unready =
+        refused.clone().pod(0, |pod| pod.conditions[0].status = "False".into()).settled(1050);
+    let decision = unready.decide(1051);
+    assert_eq!(decision.actions, [], "nothing is created meanwhile");
+    let conditions = &decision.status.conditions;
+    let unhealthy = condition::find(conditions, condition::UNHEALTHY).unwrap();
+    let said = (unhealthy.status.as_str(), unhealthy.reason.as_str());
+    assert_eq!(said, ("True", "CreateFailed"));
+    let again = unready.pod(0, |pod| pod.conditions[0].status = "True".into()).settled(1055);
+    assert_eq!(again.decide(1056).actions, [Action::Create(1)]);
+    check(vec![
+        ("it is tried again", again.clone(), 1059, "Deploy"),
+        ("… and its time is over", again, 1060, "Restart retryLimit 0 of 3"),
+    ]);
+    let is_ready = |world: World, ready: &'static str| {
+        world.pod(0, |pod| pod.conditions[0].status = ready.into())
+    };
+    let long = is_ready(is_ready(refused, "False").settled(1005).settled(1061), "True");
+    let former = Object { owner: Owner::Former, ..Object::default() };
+    let taken = coming.component(1, |component| component.presence = Presence::Present(former));
+    let taken = is_ready(is_ready(taken.settled(1001), "False").settled(1050), "True");
+    check(vec![
+        ("it was held for longer than its time", long.clone().settled(1095), 1154, "Deploy"),
+        ("… and has all its time", long.settled(1095), 1155, "Restart retryLimit 0 of 3"),
+        ("its name is taken", taken.settled(1055), 1060, "Restart retryLimit 0 of 3"),
     ]);
 }
 

@@ -1,5 +1,7 @@
 //! Stage 1: `globalMaxRetries: 0`.
 
+use std::sync::Arc;
+
 use super::build::{check, failed, running};
 use crate::decide::tests::given::World;
 
@@ -32,7 +34,7 @@ fn the_kill_switch_comes_before_every_other_stage() {
             .snapshot
             .nodes
             .insert("node-1".into(), crate::snapshot::Node { no_execute, lost: None });
-        world.pod(0, |pod| pod.resources = ["gpu".to_owned()].into())
+        world.pod(0, |pod| pod.resources = Arc::new(["gpu".to_owned()].into()))
     };
     check(vec![
         ("an ignored pod", job().spec(ignore).with(pod()), 20, KILLED),

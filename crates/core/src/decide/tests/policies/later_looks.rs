@@ -113,6 +113,12 @@ fn a_wrapped_pod_that_failed_is_decided_about_before_it_is_gone() {
             "Restart retryLimit 0 of 3",
         ),
         ("nothing deletes it", wrapped(failed(0)).retry_policy("p", fails), 21, "Wait 80"),
+        (
+            "it is gone, and was not seen to be deleted",
+            wrapped(Pod { gone: true, ..failed(0) }).retry_policy("p", fails),
+            21,
+            "Fail retryPolicy/p",
+        ),
         ("another pod failed before", beside().retry_policy("p", fails), 26, "Fail retryPolicy/p"),
         ("a Job replaces it", job.retry_policy("p", fails), 21, "Wait 80"),
     ]);

@@ -1,5 +1,7 @@
 //! Kueue replaces a failed node: the failure waits.
 
+use std::sync::Arc;
+
 use super::build::{failed, pod_of, ready, running};
 use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
@@ -145,7 +147,7 @@ fn a_node_that_is_marked_is_evacuated_while_another_is_replaced() {
     let marked = |world: World| {
         let mut world = world.pod(0, |pod| {
             pod.node = Some("node-2".into());
-            pod.resources = ["nvidia.com/gpu".to_owned()].into();
+            pod.resources = Arc::new(["nvidia.com/gpu".to_owned()].into());
         });
         let no_execute = ["nvidia.com/gpu".to_owned()].into();
         world.snapshot.nodes.insert("node-2".into(), Node { no_execute, ..Node::default() });

@@ -326,7 +326,7 @@ fn a_pod_that_does_not_come_up_is_failed_after_its_grace_without_the_failure_gra
             "Fail retryPolicy/p/rule0#0",
         ),
         (
-            "Retry: waits for FailureGracePeriod as well",
+            "Retry: waits for failureGracePeriod as well",
             stuck().retry_policy("p", &rule("Retry")),
             300,
             "Wait 360",
