@@ -406,7 +406,9 @@ fn what_may_change_does() {
         assert_eq!(replace(&case, &queued).await, None, "memory grows");
         status(&case, "aw", json!({"pendingMemory": null})).await;
         let again = with(&queued, memory, json!("4Gi"));
-        assert!(replace(&case, &again).await.is_some(), "it grows once");
+        let refused = replace(&case, &again).await;
+        let says = |text: &String| text.contains("templates must not be changed");
+        assert!(refused.as_ref().is_some_and(says), "it grows once: {refused:?}");
     });
 }
 

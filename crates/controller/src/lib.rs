@@ -3,8 +3,8 @@
 //! Each module uses only modules above it in the table of ARCHITECTURE.md.
 
 use appwrapper_core::{
-    api, config, decide, failure_log, kinds, kueue, mutations, pattern, plan, policies, price,
-    printable, progress, quantity, record, snapshot, status, suspicion, tuning,
+    api, config, decide, failure_log, json_text, kinds, kueue, mutations, pattern, plan, policies,
+    price, printable, progress, quantity, record, snapshot, status, suspicion, tuning,
 };
 
 pub mod act;

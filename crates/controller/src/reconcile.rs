@@ -31,7 +31,7 @@ use crate::decide::{Decision, Facts, decide};
 use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Key, Sync};
-use crate::observe::departed::Departed;
+use crate::observe::deleted_objects::DeletedObjects;
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
 use crate::observe::raw_object::RawObject;
@@ -40,7 +40,7 @@ use crate::observe::{self, cached_appwrapper::CachedAppWrapper};
 use crate::shadow::Shadow;
 use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
-use appwrapper_core::shadow::{Compared, Sight};
+use appwrapper_core::shadow::{Compared, ShadowInputs};
 use carry_out::{Carried, carry_out};
 use k8s_openapi::jiff::Timestamp;
 use workload::Asked;
@@ -313,7 +313,7 @@ async fn run_rounds(
                 return Ok(Next::After(WATCH_OVERDUE)); // what was written comes back through the watch
             }
             let written = written::write(context, memory, &stored, &wrapper, &decision).await?;
-            memory.departed = Departed::default(); // it is decided about
+            memory.deleted_objects = DeletedObjects::default(); // it is decided about
             match written {
                 Written::Stored(newer) => {
                     report::announce(context, memory, &stored, &decision);
@@ -331,7 +331,7 @@ async fn run_rounds(
             continue;
         }
         let carried = carry_out(context, memory, &wrapper, &snapshot, &decision).await?;
-        memory.departed = Departed::default();
+        memory.deleted_objects = DeletedObjects::default();
         match carried {
             Carried::Wrote(newer) => (stored, wrapper) = (newer.clone(), newer),
             Carried::GoOn => {}
@@ -392,10 +392,10 @@ fn compare(
     memory: &mut ReconcileState,
     shadow: &Shadow,
     wrapper: &Wrapper,
-    sight: Sight<'_>,
+    sight: ShadowInputs<'_>,
     decision: &Decision,
 ) -> Next {
-    memory.departed = Departed::default();
+    memory.deleted_objects = DeletedObjects::default();
     let Compared { findings, again } =
         memory.comparison.get_or_insert_default().look(sight, decision);
     for finding in &findings {
@@ -430,7 +430,7 @@ fn attempt_begun(
 
 fn focus(memory: &mut ReconcileState, wrapper: &Wrapper) {
     let attempt = crate::decide::current_attempt(&wrapper.status);
-    memory.focus(&wrapper.uid, attempt, wrapper.status.phase);
+    memory.focus(&wrapper.uid, attempt);
 }
 
 /// When to look again where nothing tells of a component, since its kind cannot be watched; not at rest.

@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::snapshot::Snapshot;
 use crate::tuning::{Limits, Period};
 pub use appwrapper_core::shadow::DifferenceKind;
-use appwrapper_core::shadow::{Difference, Finding, Sight};
+use appwrapper_core::shadow::{Difference, Finding, ShadowInputs};
 use k8s_openapi::jiff::Timestamp;
 
 /// The most differences that are named when the process ends.
@@ -85,8 +85,8 @@ impl Shadow {
         limits: &'a Limits,
         config: &'a Config,
         (now, anchor): (Timestamp, Timestamp),
-    ) -> Sight<'a> {
-        Sight { snapshot, limits, config, now, anchor, patience: self.patience }
+    ) -> ShadowInputs<'a> {
+        ShadowInputs { snapshot, limits, config, now, anchor, patience: self.patience }
     }
 
     /// Logs and counts a finding about the AppWrapper of the current span.

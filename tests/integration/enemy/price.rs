@@ -6,6 +6,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Error};
 use serde_json::{Map, Value, json};
 
+use super::quota::{AW, Tenant};
 use crate::harness::{Case, pod, tuned, without_webhook, wrapper};
 use crate::installed::{INSTALLED, installed_test};
 use crate::kueue::{self, ACCOUNT, QUEUE};
@@ -213,6 +214,20 @@ fn a_user_cannot_make_it_too_large_for_its_status_later() {
         assert!(said.contains("metadata") && said.contains("must not grow beyond"), "{said}");
         let patch = Patch::Merge(json!({"metadata": {"labels": {"team": "red"}}}));
         api.patch("aw", &PatchParams::default(), &patch).await.expect("a few are fine");
+        // nor by finalizers and owner references, unless they may update appwrappers/finalizers
+        let tenant = Tenant::new(&case).await;
+        let finalizers = |count: usize| {
+            let name = |i: usize| format!("example.com/{i}-{}", "x".repeat(50));
+            json!({"metadata": {"finalizers": (0..count).map(name).collect::<Vec<_>>()}})
+        };
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x".repeat(400_000),
+            "uid": "u"});
+        for change in [finalizers(6_000), json!({"metadata": {"ownerReferences": [owner]}})] {
+            let said = refusal(tenant.patch(AW, "aw", change).await);
+            assert!(said.contains("metadata") && said.contains("must not grow beyond"), "{said}");
+        }
+        tenant.patch(AW, "aw", finalizers(40)).await.expect("it does not grow by much");
+        tenant.patch(AW, "aw", finalizers(0)).await.expect("it shrinks");
         case.delete_wrapper("aw").await;
         case.gone("AppWrapper", "aw").await;
     });

@@ -18,16 +18,19 @@ use crate::harness::{
 };
 use crate::installed::{INSTALLED, installed_test};
 use crate::kueue::QUEUE;
+use crate::objects::job_set;
 
-const AW: (&str, &str) = ("workload.codeflare.dev/v1beta2", "AppWrapper");
+pub(super) const AW: (&str, &str) = ("workload.codeflare.dev/v1beta2", "AppWrapper");
 const POD: (&str, &str) = ("v1", "Pod");
+const JOB_SET: (&str, &str) = ("jobset.x-k8s.io/v1alpha2", "JobSet");
 const FINALIZER: &str = "workload.codeflare.dev/finalizer";
 const NAME_LABEL: &str = "workload.codeflare.dev/appwrapper";
 const UID_LABEL: &str = "workload.codeflare.dev/appwrapper-uid";
+const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A user of the namespace of a test.
-struct Tenant<'a> {
+pub(super) struct Tenant<'a> {
     case: &'a Case,
     name: String,
     client: Client,
@@ -35,7 +38,7 @@ struct Tenant<'a> {
 
 impl<'a> Tenant<'a> {
     /// One who has the `ClusterRole` `edit` there.
-    async fn new(case: &'a Case) -> Self {
+    pub(super) async fn new(case: &'a Case) -> Self {
         let tenant = Self::without_rights(case);
         let binding = json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": {"name": "tenant"},
@@ -94,7 +97,7 @@ impl<'a> Tenant<'a> {
         api.replace(name, &PostParams::default(), &object).await
     }
 
-    async fn patch(
+    pub(super) async fn patch(
         &self,
         (api_version, kind): (&str, &str),
         name: &str,
@@ -135,6 +138,7 @@ fn nobody_runs_without_the_queue_that_it_was_created_with() {
             (json!({"metadata": {"labels": {QUEUE: "free"}}, "spec": run}), "denied the request"),
             (json!({"spec": run}), "only by Kueue"),
             (json!({"spec": {"managedBy": "example.com/other"}}), "must not be changed"),
+            (labels(json!({ORIGIN: "elsewhere"})), "multikueue-origin] must not be changed"),
         ] {
             let said = refusal(tenant.patch(AW, "a", change.clone()).await);
             assert!(said.contains(want), "{change}: {said}");
@@ -356,11 +360,34 @@ fn nobody_detaches_what_was_made_for_an_appwrapper() {
             let note = json!({"metadata": {"annotations": {"example.org/note": "x"}}});
             tenant.patch(kind, name, note).await.expect("its owner stays");
         }
+        detaches_no_job_set(&tenant).await;
         // what no AppWrapper wraps is its own affair
         tenant.create(deployment("own", json!({}))).await.expect("one of its own");
         let pod = case.pod("own-", "Running").await;
         tenant.patch(("v1", "Pod"), &pod.name, alone).await.expect("it may");
     });
+}
+
+/// One as Kubeflow Trainer makes it: only the templates of its pods have our label.
+async fn detaches_no_job_set(tenant: &Tenant<'_>) {
+    let case = tenant.case;
+    let rules = json!([
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
+    ]);
+    grant(case, "job-sets", &tenant.name, rules).await;
+    let patches = json!({"namespace": case.namespace, "group": "jobset.x-k8s.io",
+        "resource": "jobsets", "verb": "patch"});
+    case.until_allowed(&tenant.name, patches).await;
+    let mut set = job_set("s", json!({"suspend": true}), &[("one", &[])]);
+    let owner = json!({"apiVersion": "x.example/v1", "kind": "Maker", "name": "m", "uid": "u",
+        "controller": true});
+    set["metadata"]["ownerReferences"] = json!([owner]);
+    let template = &mut set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+    template["metadata"]["labels"][NAME_LABEL] = "a".into();
+    case.create(set).await;
+    let alone = json!({"metadata": {"ownerReferences": null}});
+    let said = refusal(tenant.patch(JOB_SET, "s", alone).await);
+    assert!(said.contains("must be left to controllers"), "{said}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod slow;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use appwrapper::clock::SystemClock;
 use appwrapper::config::Config;
@@ -11,6 +12,7 @@ use appwrapper::controller::Controller;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::slow::Slow;
 use crate::harness::{self, Case, Log, page, pod, runtime, runtime_test, wrapper};
@@ -242,14 +244,16 @@ fn the_lease_is_renewed_while_the_controller_is_busy() {
     runtime().block_on(async {
         let home = Case::new(replicas::PLANE.client(), "busy-leader").await;
         home.record("coordination.k8s.io/v1", "Lease").await;
-        let times = "leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 200ms".to_owned();
+        let times = "leaseDuration: 6s, renewDeadline: 5s, retryPeriod: 200ms".to_owned();
         let site = Site { namespace: home.namespace.clone(), times, settings: String::new() };
         let mut leader = site.start().await;
         let name = leader.leads().await;
         let mut standby = site.start().await;
         standby.ready().await;
+        let begun = Instant::now();
         home.wrap("aw", mistake("block", "8"), vec![pod("p", &[])]).await;
         home.phase("aw", "Running").await;
+        assert!(begun.elapsed() >= Duration::from_secs(8), "it was busy");
         let log = home.log();
         let holders: BTreeSet<&str> = log
             .of("Lease", "lock")

@@ -26,27 +26,35 @@ pub async fn add_finalizer(client: &Client, wrapper: &Wrapper) -> Result<RawObje
     if !wrapper.is_applied {
         metadata["managedFields"] = json!([{}]);
     }
-    write_metadata(client, wrapper, metadata).await
+    write(client, wrapper, metadata_patch(wrapper, metadata), "finalizers").await
 }
 
-/// Removes our finalizer, and leaves those of others.
+/// Removes our finalizer, and leaves those of others. The API server answers with the metadata alone.
 ///
 /// # Errors
 /// 409 if another client wrote in between, 404 where the object is gone.
 pub async fn remove_finalizer(client: &Client, wrapper: &Wrapper) -> Result<RawObject, Error> {
     let others = wrapper.finalizers.iter().filter(|name| *name != keys::FINALIZER);
     let others: Vec<&String> = others.collect();
-    write_metadata(client, wrapper, json!({"finalizers": others})).await
+    let patch = Patch::Merge(metadata_patch(wrapper, json!({"finalizers": others})));
+    let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace))).patch_metadata(
+        &wrapper.name,
+        &params(),
+        &patch,
+    );
+    send(client, wrapper, request, "finalizers").await
 }
 
-async fn write_metadata(
-    client: &Client,
-    wrapper: &Wrapper,
-    mut metadata: Value,
-) -> Result<RawObject, Error> {
+fn metadata_patch(wrapper: &Wrapper, mut metadata: Value) -> Value {
     metadata["uid"] = wrapper.uid.clone().into();
     metadata["resourceVersion"] = wrapper.version.clone().into();
-    write(client, wrapper, json!({ "metadata": metadata }), "finalizers").await
+    json!({ "metadata": metadata })
+}
+
+/// The API server does not parse the patch once more for warnings, which nobody reads.
+/// Source: <https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation>.
+fn params() -> PatchParams {
+    PatchParams::default().validation_ignore()
 }
 
 async fn write(
@@ -55,10 +63,22 @@ async fn write(
     patch: Value,
     part: &str,
 ) -> Result<RawObject, Error> {
+    let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace))).patch(
+        &wrapper.name,
+        &params(),
+        &Patch::Merge(patch),
+    );
+    send(client, wrapper, request, part).await
+}
+
+async fn send(
+    client: &Client,
+    wrapper: &Wrapper,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    part: &str,
+) -> Result<RawObject, Error> {
     let what = || format!("write {part} of AppWrapper {}", wrapper.name);
-    let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
-        .patch(&wrapper.name, &PatchParams::default(), &Patch::Merge(patch))
-        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+    let request = request.map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
     client.request(request).await.map_err(|error| Error::new(what(), error))
 }
 
@@ -124,15 +144,8 @@ pub async fn write_status(
     status: &AppWrapperStatus,
 ) -> Result<RawObject, Error> {
     let what = || format!("write status of AppWrapper {}", wrapper.name);
-    let json = |status: &AppWrapperStatus| {
-        serde_json::to_value(status)
-            .map_err(|error| Error::new(what(), kube::Error::SerdeError(error)))
-    };
-    let mut stored = json(&wrapper.status)?;
-    for (field, value) in &wrapper.flaws.stored {
-        stored[field] = value.clone();
-    }
-    let change = merge_patch(&stored, json(status)?).unwrap_or_else(|| json!({}));
+    let change = status_patch(wrapper, status)
+        .map_err(|error| Error::new(what(), kube::Error::SerdeError(error)))?;
     let mut patch = json!({
         "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
         "status": change,
@@ -141,9 +154,39 @@ pub async fn write_status(
         patch["metadata"] = json!({});
     }
     let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
-        .patch_subresource("status", &wrapper.name, &PatchParams::default(), &Patch::Merge(patch))
+        .patch_subresource("status", &wrapper.name, &params(), &Patch::Merge(patch))
         .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
     client.request(request).await.map_err(|error| Error::new(what(), error))
+}
+
+/// The merge patch that turns the stored status into another. Fields that are equal in both are not serialized.
+fn status_patch(wrapper: &Wrapper, status: &AppWrapperStatus) -> serde_json::Result<Value> {
+    let (stored, new) = if wrapper.flaws.stored.is_empty() {
+        let stored = serde_json::to_value(differing(&wrapper.status, status))?;
+        (stored, serde_json::to_value(differing(status, &wrapper.status))?)
+    } else {
+        let mut stored = serde_json::to_value(&wrapper.status)?;
+        for (field, value) in &wrapper.flaws.stored {
+            stored[field] = value.clone();
+        }
+        (stored, serde_json::to_value(status)?)
+    };
+    Ok(merge_patch(&stored, new).unwrap_or_else(|| json!({})))
+}
+
+/// The fields of a status that are not equal in another; the rest are empty, and empty fields are not serialized.
+fn differing(status: &AppWrapperStatus, other: &AppWrapperStatus) -> AppWrapperStatus {
+    fn unless_equal<T: Clone + Default + PartialEq>(field: &T, other: &T) -> T {
+        if field == other { T::default() } else { field.clone() }
+    }
+    macro_rules! fields {
+        ($($field:ident)+) => {
+            AppWrapperStatus { $($field: unless_equal(&status.$field, &other.$field)),+ }
+        };
+    }
+    fields!(phase resetting_count uncounted_restarts ignored_failures conditions component_status
+        attempts retry_counts budget retry_after requeue avoid_nodes suspect_nodes pending_memory
+        recovery_deadline since usage)
 }
 
 /// The merge patch (RFC 7396) that turns one value into another; `None` where they are equal.
@@ -171,10 +214,43 @@ pub fn merge_patch(old: &Value, new: Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
     use kube::core::ObjectMeta;
 
     use super::*;
     use crate::api::{AppWrapperSpec, PendingMemory};
+
+    /// An API server that answers with what it was asked to accept as the name, and with the query as the UID.
+    fn server() -> Client {
+        let service = tower::service_fn(|request: http::Request<Body>| {
+            let accept = request.headers().get(http::header::ACCEPT);
+            let accept = accept.map(|types| types.to_str().unwrap().to_owned());
+            let answer = json!({"metadata": {"name": accept, "uid": request.uri().query()}});
+            let answer = http::Response::new(Body::from(answer.to_string().into_bytes()));
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_patch_asks_for_what_is_read_and_for_no_warnings() {
+        let [name, namespace] = ["a", "n"].map(|text| Some(text.to_owned()));
+        let meta = ObjectMeta { name, namespace, ..ObjectMeta::default() };
+        let status = AppWrapperStatus::default();
+        let wrapper = Wrapper::new(&meta, AppWrapperSpec::default(), status.clone());
+        let client = server();
+        for (written, metadata_only) in [
+            (add_finalizer(&client, &wrapper).await, false),
+            (remove_finalizer(&client, &wrapper).await, true),
+            (suspend(&client, &wrapper).await, false),
+            (write_status(&client, &wrapper, &status).await, false),
+        ] {
+            let meta = written.unwrap().meta;
+            let (accept, query) = (meta.name.unwrap_or_default(), meta.uid.unwrap());
+            assert_eq!(accept.contains("as=PartialObjectMetadata"), metadata_only, "{accept}");
+            assert!(query.contains("fieldValidation=Ignore"), "{query}");
+        }
+    }
 
     #[test]
     fn memory_grows_where_it_is_pending() {
@@ -201,6 +277,37 @@ mod tests {
         };
         let wrapper = Wrapper::new(&ObjectMeta::default(), spec, status);
         assert_eq!(grown(&wrapper), [component(pod("1Gi")), component(pod("2Gi"))]);
+    }
+
+    #[test]
+    fn a_patch_of_the_status_is_the_whole_difference() {
+        const AT: &str = "2026-01-01T00:00:00Z";
+        let condition = |status: &str| {
+            json!({"type": "PodsReady", "status": status, "reason": "r", "message": "m",
+                "lastTransitionTime": AT})
+        };
+        let component =
+            |kind: &str| json!({"name": "c", "kind": kind, "apiVersion": "v1", "podSets": []});
+        let all = [
+            json!({}),
+            json!({"phase": "Running", "resettingCount": 1, "conditions": [condition("True")],
+                "componentStatus": [component("Pod")], "since": {"deployed": AT}}),
+            json!({"phase": "Running", "conditions": [condition("False")], "avoidNodes": ["a"],
+                "componentStatus": [component("Pod")], "since": {"deployed": AT, "failed": AT}}),
+            json!({"phase": "Failed", "resettingCount": 1, "conditions": [condition("False")],
+                "componentStatus": [component("Job")], "usage": {"state": "idle", "since": AT}}),
+        ];
+        let all = all.map(|status| serde_json::from_value::<AppWrapperStatus>(status).unwrap());
+        let whole = |status: &AppWrapperStatus| serde_json::to_value(status).unwrap();
+        for stored in &all {
+            let (meta, spec) = (ObjectMeta::default(), AppWrapperSpec::default());
+            let wrapper = Wrapper::new(&meta, spec, stored.clone());
+            for status in &all {
+                let want = merge_patch(&whole(stored), whole(status));
+                let want = want.unwrap_or_else(|| json!({})).to_string();
+                assert_eq!(status_patch(&wrapper, status).unwrap().to_string(), want);
+            }
+        }
     }
 
     #[test]

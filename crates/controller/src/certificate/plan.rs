@@ -28,7 +28,7 @@ const RESOLUTION: Duration = Duration::from_secs(1);
 
 /// What the webhook configurations say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Faced {
+pub struct WebhookState {
     /// The names by which the webhook is called.
     pub names: Names,
     /// The CA bundle of each entry of each configuration; nothing where it has none.
@@ -72,7 +72,7 @@ pub enum Change {
 pub fn plan<'a>(
     stored: &'a Certificates,
     is_tidy: bool,
-    faced: &Faced,
+    faced: &WebhookState,
     now: Timestamp,
     lifetimes: Lifetimes,
 ) -> Rotation<'a> {

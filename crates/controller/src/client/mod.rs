@@ -184,7 +184,7 @@ pub struct Limits;
 #[derive(Debug)]
 pub struct Limited<S> {
     service: Arc<Mutex<S>>,
-    fitting: Arc<page::Fitting>,
+    fitting: Arc<page::PageSizes>,
 }
 
 /// The body of an answer.

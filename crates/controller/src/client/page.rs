@@ -38,9 +38,9 @@ pub(super) struct Page {
 
 /// How many objects to ask for, of lists of which a page was too large.
 #[derive(Debug, Default)]
-pub(super) struct Fitting(std::sync::Mutex<BTreeMap<String, u32>>);
+pub(super) struct PageSizes(std::sync::Mutex<BTreeMap<String, u32>>);
 
-impl Fitting {
+impl PageSizes {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +118,7 @@ pub(super) async fn whole<S, B>(
     mut answer: Response<B>,
     mut page: Option<Page>,
     service: &Mutex<S>,
-    fitting: &Fitting,
+    fitting: &PageSizes,
 ) -> Result<Response<Bytes>, BoxError>
 where
     S: Service<Request<Body>, Response = Response<B>>,

@@ -34,7 +34,7 @@ pub(super) struct Queue(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     schedule: Mutex<Schedule>,
-    /// Something was asked for.
+    /// Something waits that did not before, or a timer is new or earlier.
     changed: Notify,
     /// Whether reconciles run. A standby would only collect what is reconciled anyway once it leads.
     is_open: AtomicBool,
@@ -77,10 +77,15 @@ impl Queue {
         }
         let now = self.now();
         let mut schedule = self.schedule();
-        keys.into_iter().for_each(|key| schedule.push(key, self.stage(key), now));
+        let mut is_news = false;
+        for key in keys {
+            is_news |= schedule.push(key, self.stage(key), now);
+        }
         self.0.metrics.queued(schedule.waiting());
         drop(schedule);
-        self.0.changed.notify_one();
+        if is_news {
+            self.0.changed.notify_one();
+        }
     }
 
     /// An AppWrapper is gone: another of its name does not inherit its pause, except for a moment.

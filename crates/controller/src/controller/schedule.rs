@@ -186,25 +186,28 @@ impl Schedule {
         self.waited
     }
 
-    /// Something happened to an AppWrapper in this stage.
-    pub(super) fn push(&mut self, key: &Key, stage: Stage, now: Duration) {
+    /// Something happened to an AppWrapper in this stage. Whether it waits since then, or has an earlier timer: otherwise
+    /// nothing else can be taken, and nothing is due earlier.
+    pub(super) fn push(&mut self, key: &Key, stage: Stage, now: Duration) -> bool {
         self.now = now;
         let entry = self.entries.entry(key.clone()).or_default();
         match entry.state {
-            State::Waiting | State::RunningAgain => {}
+            State::Waiting | State::RunningAgain => false,
             State::Running => {
                 entry.state = State::RunningAgain;
                 entry.since = Some(now);
                 self.waiting += 1;
+                false // the end of its reconcile lines it up
             }
             State::Idle => {
                 entry.stage = stage;
                 let at = entry.not_before;
                 if at > now {
                     entry.since = None;
-                    self.set_timer(key, at);
+                    self.set_timer(key, at)
                 } else {
                     self.wait(key);
+                    true
                 }
             }
         }
@@ -220,8 +223,8 @@ impl Schedule {
     /// Moves to the queues what is due.
     pub(super) fn wake(&mut self, now: Duration) {
         self.now = now;
-        while let Some((at, key)) = self.timers.first().cloned()
-            && at <= now
+        while self.next_due().is_some_and(|at| at <= now)
+            && let Some((_, key)) = self.timers.first().cloned()
         {
             self.wait(&key);
         }
@@ -297,7 +300,9 @@ impl Schedule {
         }
         match ended.requeue {
             Requeue::OnChange => {}
-            Requeue::After(pause) | Requeue::NotBefore(pause) => self.set_timer(key, at(pause)),
+            Requeue::After(pause) | Requeue::NotBefore(pause) => {
+                self.set_timer(key, at(pause));
+            }
         }
         self.line_up(&group);
         // an entry that rests is kept until the next reconcile; that of an AppWrapper that is gone has no rest
@@ -313,16 +318,17 @@ impl Schedule {
         }
     }
 
-    /// Reconciles at a time, or earlier where that was asked for before.
-    fn set_timer(&mut self, key: &Key, at: Duration) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
+    /// Reconciles at a time, or earlier where that was asked for before. Whether the timer is new or earlier.
+    fn set_timer(&mut self, key: &Key, at: Duration) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else { return false };
         if entry.state != State::Idle || entry.timer.is_some_and(|before| before <= at) {
-            return;
+            return false;
         }
         if let Some(before) = entry.timer.replace(at) {
             self.timers.remove(&(before, key.clone()));
         }
         self.timers.insert((at, key.clone()));
+        true
     }
 
     /// An idle AppWrapper waits for its turn.

@@ -14,16 +14,16 @@ mod admission;
 mod calls;
 mod census;
 mod change;
+mod internal_errors;
 mod make;
-mod mishaps;
 mod names;
 mod queues;
 mod reports;
 mod resources;
 mod restarts;
-mod spent;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod work_queue;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,8 +35,8 @@ use prometheus::{
 };
 
 use crate::api::{AppWrapperStatus, Phase};
+use internal_errors::InternalErrors;
 use make::{counter, gauge, histogram, plain_gauge, plain_histogram, register};
-use mishaps::Mishaps;
 use names::Names;
 use reports::Reports;
 use restarts::Restarts;
@@ -46,10 +46,10 @@ pub use admission::ReviewResult;
 pub use calls::{CountCalls, Counted};
 pub use census::{Census, Present, QueueKnown};
 pub use change::{Change, Failure};
-pub use mishaps::PanicSite;
+pub use internal_errors::PanicSite;
 pub use names::OTHER;
 pub use reports::{ReportWritten, Reported};
-pub use spent::{Spender, Spent};
+pub use usage::{Spent, UsageChange};
 
 /// How many queues have a label of their own; the rest is `other`.
 pub const QUEUES_MAX: usize = 1000;
@@ -77,7 +77,7 @@ pub struct Metrics {
     calls: IntCounterVec,
     work_queue: WorkQueue,
     leader: IntGauge,
-    mishaps: Mishaps,
+    internal_errors: InternalErrors,
     certificate: IntGaugeVec,
     admission: admission::Answers,
     reports: Reports,
@@ -170,7 +170,7 @@ impl Metrics {
                 &["verb", "code"],
             ),
             work_queue: WorkQueue::register(registry),
-            mishaps: Mishaps::register(registry),
+            internal_errors: InternalErrors::register(registry),
             certificate: register(
                 registry,
                 gauge(
@@ -246,17 +246,17 @@ impl Metrics {
 
     /// Counts a panic.
     pub fn panicked(&self, place: PanicSite) {
-        self.mishaps.panicked(place);
+        self.internal_errors.panicked(place);
     }
 
     /// Counts a Kubernetes event that was dropped.
     pub fn event_dropped(&self) {
-        self.mishaps.event_dropped();
+        self.internal_errors.event_dropped();
     }
 
     /// Sets whether the configuration file is valid, which is the default; else the previous configuration is in force.
     pub fn set_configuration_valid(&self, is_valid: bool) {
-        self.mishaps.set_configuration_valid(is_valid);
+        self.internal_errors.set_configuration_valid(is_valid);
     }
 
     /// Counts a reconcile and its duration.

@@ -1,7 +1,7 @@
 //! Resource-seconds: what a status write settled of the ledger, times what the AppWrapper requests.
 //!
 //! The queues that have a label are known at a scrape, so that amounts are kept until then. Anybody may name a resource
-//! in a pod template: a name becomes a label only if a node has that resource ([`super::Spender::real`]).
+//! in a pod template: a name becomes a label only if a node has that resource ([`super::UsageChange::real`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -115,7 +115,11 @@ impl CachedAppWrapper {
     /// One with its text, where it can be read.
     fn readable(seen: RawObject, summary: Result<Arc<Summary>, String>) -> Self {
         let whole = seen.raw.get().len();
-        let text = summary.is_ok().then(|| lean(&seen).into_boxed_str());
+        let text = match &summary {
+            Ok(_) if seen.is_lean => Some(Box::<str>::from(seen.raw)),
+            Ok(_) => Some(lean(&seen).into_boxed_str()),
+            Err(_) => None,
+        };
         let mut stored = Self::new(seen.meta, text, summary);
         stored.left_out = whole.saturating_sub(stored.size);
         stored
@@ -301,6 +305,29 @@ mod tests {
         let bad = stored(&bad);
         assert_eq!(bad.key().name, "a");
         assert!(bad.summary.as_ref().unwrap_err().contains("invalid type"), "{:?}", bad.summary);
+    }
+
+    #[test]
+    fn only_a_text_with_what_is_never_read_is_written_anew() {
+        let applied = r#""annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}"#;
+        for (metadata, is_kept) in [
+            (r#""name":"a""#.to_owned(), true),
+            (r#""name":"a","managedFields":null"#.to_owned(), true),
+            (r#""name":"a","managedFields":[]"#.to_owned(), true),
+            (r#""name":"a","annotations":{"note":"b"}"#.to_owned(), true),
+            (r#""name":"a","managedFields":[{"operation":"Update"}]"#.to_owned(), false),
+            (r#""name":"a","managedFields":[{"operation":"Apply"}]"#.to_owned(), false),
+            (format!(r#""name":"a",{applied}"#), false),
+        ] {
+            let kind = r#""apiVersion":"workload.codeflare.dev/v1beta2","kind":"AppWrapper""#;
+            let rest = r#""spec":{"components":[]},"status":{"phase":"Running"}"#;
+            let text = format!(r#"{{{kind},"metadata":{{{metadata}}},{rest}}}"#);
+            let seen = serde_json::from_str::<RawObject>(&text).unwrap();
+            let whole = Wrapper::read(&seen).unwrap();
+            let (stored, _) = CachedAppWrapper::read(seen, &Before::default());
+            assert_eq!(stored.text() == Some(text.as_str()), is_kept, "{metadata}");
+            assert_eq!(stored.parsed(), Some(whole), "{metadata}");
+        }
     }
 
     #[test]

@@ -203,21 +203,21 @@ mod tests {
                 "status": {"admittedWorkloads": active},
             }))
         };
-        assert_eq!(cache.sync(&kind), Sync::Starting);
+        assert_eq!(cache.sync(kind), Sync::Starting);
         let at = Key::of(&queue("a", 0).meta);
         let its = Concerned::UsersOf(at.clone());
         assert_eq!(feed.take(&cache, Event::Init), Concerned::Nobody);
         assert_eq!(feed.take(&cache, Event::InitApply(queue("a", 0))), Concerned::Nobody);
         assert_eq!(feed.take(&cache, Event::InitDone), Concerned::All, "who waited for it");
-        assert_eq!(cache.sync(&kind), Sync::Done);
+        assert_eq!(cache.sync(kind), Sync::Done);
         assert_eq!(feed.take(&cache, Event::Apply(queue("a", 1))), Concerned::Nobody);
         assert_eq!(feed.take(&cache, Event::Apply(queue("b", 1))), its);
         feed.take(&cache, Event::Init);
         feed.take(&cache, Event::InitApply(queue("b", 2)));
         assert_eq!(feed.take(&cache, Event::InitDone), Concerned::Nobody, "nothing new");
         assert_eq!(feed.take(&cache, Event::Delete(queue("b", 2))), its);
-        assert_eq!(cache.retry_source(&kind, &at), None);
-        cache.set_blind(&kind);
+        assert_eq!(cache.retry_source(kind, &at), None);
+        cache.set_blind(kind);
         assert_eq!(feed.take(&cache, Event::InitDone), Concerned::All, "the kind is there again");
     }
 

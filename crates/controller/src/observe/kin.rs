@@ -24,8 +24,8 @@ const LINKS_MAX: usize = 10_000;
 /// The pods of one AppWrapper, and what stands between them and its components.
 #[derive(Debug, Default)]
 pub struct Kin {
-    /// UIDs of the components' objects, by the index of the component.
-    components: BTreeMap<usize, String>,
+    /// UIDs of the components' objects, by the index of the component. No map, since a map of one has room for eleven.
+    components: Vec<Option<Box<str>>>,
     links: BTreeMap<String, Link>,
     /// By UID. Boxed, since a map of one has room for eleven.
     pods: BTreeMap<String, Box<Known>>,
@@ -124,18 +124,27 @@ impl Kin {
     /// UID of the object of a component, where it was seen to be ours.
     #[must_use]
     pub fn component(&self, index: usize) -> Option<&str> {
-        self.components.get(&index).map(String::as_str)
+        self.components.get(index)?.as_deref()
     }
 
     /// Whether a UID is that of the object of a component, where it was seen to be ours.
     #[must_use]
     pub fn is_component(&self, uid: &str) -> bool {
-        self.components.values().any(|known| known == uid)
+        self.components.iter().any(|known| known.as_deref() == Some(uid))
     }
 
     /// Remembers the object of a component.
     pub fn put_component(&mut self, index: usize, uid: &str) {
-        self.components.insert(index, uid.to_owned());
+        if self.component(index) == Some(uid) {
+            return;
+        }
+        if self.components.is_empty() {
+            self.components.reserve_exact(index + 1); // most have one component
+        }
+        if self.components.len() <= index {
+            self.components.resize(index + 1, None);
+        }
+        self.components[index] = Some(uid.into());
     }
 
     /// Remembers an object between a component and its pods.
@@ -166,7 +175,7 @@ impl Kin {
     /// A LIST showed that nothing is left.
     pub fn nothing_is_left(&mut self) {
         if self.pods.is_empty() {
-            self.components.clear();
+            self.components = vec![];
             self.links.clear();
         }
     }
@@ -332,6 +341,27 @@ mod tests {
         kin.forget("p");
         kin.nothing_is_left();
         assert_eq!(kin.link(&owner), None);
+    }
+
+    #[test]
+    fn the_object_of_a_component_is_known_until_nothing_is_left() {
+        let mut kin = Kin::default();
+        let known = |kin: &Kin| [0, 1, 2, 3].map(|index| kin.component(index).map(str::to_owned));
+        let wanted = |uids: [&str; 4]| uids.map(|uid| (!uid.is_empty()).then(|| uid.to_owned()));
+        for (index, uid, want) in [
+            (2, "c", ["", "", "c", ""]),
+            (0, "a", ["a", "", "c", ""]),
+            (0, "a", ["a", "", "c", ""]),
+            (2, "d", ["a", "", "d", ""]),
+            (3, "e", ["a", "", "d", "e"]),
+        ] {
+            kin.put_component(index, uid);
+            assert_eq!(known(&kin), wanted(want), "{index} {uid}");
+            assert!(kin.is_component(uid), "{uid}");
+        }
+        assert!(!kin.is_component("c") && !kin.is_component(""));
+        kin.nothing_is_left();
+        assert_eq!(known(&kin), wanted([""; 4]));
     }
 
     #[test]

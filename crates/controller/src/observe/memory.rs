@@ -1,5 +1,5 @@
 //! What this process alone knows of one AppWrapper: what it did lately, what it saw to be the AppWrapper's ([`Kin`]), and
-//! what was deleted before it was decided about ([`Departed`]).
+//! what was deleted before it was decided about ([`DeletedObjects`]).
 //!
 //! It is lost at a restart. Then more is read, pods whose owners are gone may be undetermined, and an end that nobody
 //! recorded is not seen.
@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::departed::Departed;
+use super::deleted_objects::DeletedObjects;
 use super::kin::Kin;
 use super::records::ObjectRecord;
-use crate::api::Phase;
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{CreationFailure, FailedJob, Snapshot, Undetermined};
 use appwrapper_core::shadow::Comparison;
@@ -55,7 +54,7 @@ pub struct ReconcileState {
     created: BTreeMap<usize, (Box<ObjectRecord>, Duration)>,
     /// Components whose object was seen in this attempt, or may have been created without a word of it.
     existed: BTreeSet<usize>,
-    /// Another process began this attempt.
+    /// Another process may have begun this attempt.
     pub begun_before: bool,
     failures: BTreeMap<usize, Failure>,
     /// Nothing is created before, since the last try was not answered.
@@ -72,7 +71,7 @@ pub struct ReconcileState {
     /// What was once seen to be the AppWrapper's.
     pub kin: Kin,
     /// What was deleted since the last decision.
-    pub departed: Departed,
+    pub deleted_objects: DeletedObjects,
     /// Owners of pods or components are left to be read, or an undetermined pod may be replaced: look again after this
     /// time.
     pub read_on_in: Option<Duration>,
@@ -178,6 +177,13 @@ struct Failure {
     again_at: Duration,
 }
 
+/// Frees the memory that an empty map keeps.
+fn free_if_empty<K, V>(map: &mut BTreeMap<K, V>) {
+    if map.is_empty() {
+        *map = BTreeMap::new();
+    }
+}
+
 impl ReconcileState {
     /// What this process alone knows, for a snapshot. Where it missed something, that was up to now.
     pub fn tell(&mut self, snapshot: &mut Snapshot, now: Timestamp) {
@@ -205,9 +211,9 @@ impl ReconcileState {
         self.about.as_ref().is_some_and(|(known, _)| known == uid)
     }
 
-    /// Forgets what was about another object or attempt. `phase` is the one that was found: an attempt that is under way
-    /// was begun by another process, unless this one says otherwise.
-    pub fn focus(&mut self, uid: &str, attempt: i32, phase: Phase) {
+    /// Forgets what was about another object or attempt. An attempt may have been begun by another process, unless
+    /// this one says otherwise: a watch that lags may show it only later.
+    pub fn focus(&mut self, uid: &str, attempt: i32) {
         let about = Some((uid.to_owned(), attempt));
         if self.about != about {
             let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
@@ -218,7 +224,6 @@ impl ReconcileState {
             let last_gap = self.last_gap.filter(|_| same_object);
             let over_quota_since = self.over_quota_since.filter(|_| same_object);
             let unlisted = self.unlisted.filter(|_| same_object);
-            let begun_before = matches!(phase, Phase::Resuming | Phase::Running);
             let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
             *self = Self {
                 now: self.now,
@@ -231,7 +236,7 @@ impl ReconcileState {
                 over_quota_since,
                 unlisted,
                 kin,
-                begun_before,
+                begun_before: true,
                 must_list: self.must_list,
                 list_at: self.list_at,
                 ..Self::default()
@@ -241,6 +246,8 @@ impl ReconcileState {
         let now = self.now;
         self.deletions.retain(|_, at| now.saturating_sub(*at) < DELETE_AGAIN_AFTER);
         self.gone_nodes.retain(|_, at| now.saturating_sub(*at) < NODE_GONE_FOR);
+        free_if_empty(&mut self.deletions);
+        free_if_empty(&mut self.gone_nodes);
     }
 
     /// The time, as it was told last.
@@ -371,8 +378,13 @@ impl ReconcileState {
     /// The watch has shown the object of a component: from here on, the watch alone is believed.
     pub fn shown(&mut self, index: usize) {
         self.created.remove(&index);
-        if self.created.is_empty() {
-            self.created = BTreeMap::new(); // an empty map keeps its memory
+        free_if_empty(&mut self.created);
+    }
+
+    /// The status tells of the object of a component.
+    pub fn recorded(&mut self, index: usize) {
+        if self.unrecorded.remove(&index) && self.unrecorded.is_empty() {
+            self.unrecorded = BTreeSet::new(); // an empty set keeps its memory
         }
     }
 
@@ -472,6 +484,7 @@ impl ReconcileState {
         after: Duration,
     ) -> bool {
         self.deletions.remove(&(uid.to_owned(), forced));
+        free_if_empty(&mut self.deletions);
         let mut trouble = self.undeletable.get(uid).copied();
         if !is_refused {
             // an API server that starts again denies again for a moment
@@ -527,7 +540,7 @@ mod tests {
     fn it_is_told_since_when_a_creation_fails() {
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let mut memory = ReconcileState::default();
-        memory.focus("u", 0, Phase::Resuming);
+        memory.focus("u", 0);
         let told = |memory: &mut ReconcileState, second: u64| {
             memory.tick(Duration::from_secs(second));
             let components = vec![crate::snapshot::Component::default(); 2];
@@ -541,7 +554,7 @@ mod tests {
         assert_eq!(told(&mut memory, 9), [None, Some(5)]);
         memory.failed(1, failure().into());
         assert_eq!(told(&mut memory, 20), [None, Some(5)], "the first failure");
-        memory.focus("u", 1, Phase::Resuming);
+        memory.focus("u", 1);
         assert_eq!(told(&mut memory, 30), [None, None], "another attempt");
     }
 
@@ -554,15 +567,15 @@ mod tests {
         memory.tick(DELETE_AGAIN_AFTER);
         assert!(memory.may_delete("u", false));
         memory.node_gone("n");
-        memory.focus("u", 0, Phase::Running);
+        memory.focus("u", 0);
         let kept = |memory: &ReconcileState| (memory.deletions.len(), memory.gone_nodes.len());
         assert_eq!(kept(&memory), (0, 0), "another attempt");
         assert!(memory.may_delete("u", false));
         memory.node_gone("n");
-        memory.focus("u", 0, Phase::Running);
+        memory.focus("u", 0);
         assert_eq!(kept(&memory), (1, 1));
         memory.tick(DELETE_AGAIN_AFTER + NODE_GONE_FOR);
-        memory.focus("u", 0, Phase::Running);
+        memory.focus("u", 0);
         assert_eq!(kept(&memory), (0, 0), "they say nothing any more");
     }
 
@@ -631,11 +644,11 @@ mod tests {
     #[test]
     fn a_refusal_to_grow_is_about_one_attempt() {
         let mut memory = ReconcileState::default();
-        memory.focus("u", 0, Phase::Empty);
+        memory.focus("u", 0);
         memory.growth_refused = Some("no".to_owned());
-        memory.focus("u", 0, Phase::Empty);
+        memory.focus("u", 0);
         assert!(memory.growth_refused.is_some());
-        memory.focus("u", 1, Phase::Empty);
+        memory.focus("u", 1);
         assert_eq!(memory.growth_refused, None);
     }
 
@@ -643,10 +656,10 @@ mod tests {
     fn an_excess_of_pods_lasts_from_one_attempt_to_the_next() {
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let mut memory = ReconcileState::default();
-        memory.focus("u", 0, Phase::Running);
+        memory.focus("u", 0);
         memory.over_quota_since = Some(start);
         let told = |memory: &mut ReconcileState, uid: &str| {
-            memory.focus(uid, 1, Phase::Resuming);
+            memory.focus(uid, 1);
             let mut snapshot = Snapshot::default();
             memory.tell(&mut snapshot, start);
             snapshot.over_quota_since
@@ -658,36 +671,30 @@ mod tests {
     #[test]
     fn a_shadow_expects_the_same_of_the_next_attempt() {
         let mut memory = ReconcileState::default();
-        memory.focus("u", 0, Phase::Resetting);
+        memory.focus("u", 0);
         memory.comparison = Some(Box::default());
-        memory.focus("u", 1, Phase::Resuming);
+        memory.focus("u", 1);
         assert!(memory.comparison.is_some());
-        memory.focus("v", 0, Phase::Empty);
+        memory.focus("v", 0);
         assert!(memory.comparison.is_none(), "another object");
     }
 
     #[test]
-    fn an_attempt_that_another_process_began_is_known_as_such() {
-        for (phase, begun) in [
-            (Phase::Empty, false),
-            (Phase::Suspended, false),
-            (Phase::Resuming, true),
-            (Phase::Running, true),
-            (Phase::Resetting, false),
-        ] {
-            let mut memory = ReconcileState::default();
-            memory.focus("u", 0, phase);
-            assert_eq!(memory.begun_before, begun, "{phase:?}");
-            // a watch that lagged behind shows the attempt of another process later
-            memory.focus("u", 1, Phase::Resuming);
-            assert!(memory.begun_before, "{phase:?}");
+    fn an_attempt_may_have_been_begun_by_another_process() {
+        let mut memory = ReconcileState::default();
+        for attempt in [0, 1] {
+            memory.focus("u", attempt);
+            assert!(memory.begun_before, "{attempt}");
+            memory.begun_before = false; // this process began it
+            memory.focus("u", attempt);
+            assert!(!memory.begun_before, "{attempt}");
         }
     }
 
     #[test]
     fn an_older_version_than_the_newest_is_not_decided_by() {
         let mut memory = ReconcileState::default();
-        memory.focus("u", 0, Phase::Empty);
+        memory.focus("u", 0);
         assert!(!memory.outdates("5"));
         memory.confirm(Some("7"));
         assert!(memory.is_confirmed("7") && !memory.is_confirmed("8"));
@@ -696,14 +703,14 @@ mod tests {
         memory.saw("6");
         assert!(memory.outdates("6"));
         assert!(!memory.outdates("7"));
-        memory.focus("u", 1, Phase::Empty);
+        memory.focus("u", 1);
         assert!(memory.outdates("6"), "another attempt of the same object");
         assert_eq!(memory.behind_for(), Duration::ZERO);
         memory.tick(Duration::from_secs(70));
         assert_eq!(memory.behind_for(), Duration::from_mins(1));
         memory.went_back("4");
         assert!(!memory.outdates("4") && memory.outdates("3"));
-        memory.focus("v", 0, Phase::Empty);
+        memory.focus("v", 0);
         assert!(!memory.outdates("6"), "another object of the same name");
     }
 }

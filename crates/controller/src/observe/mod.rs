@@ -10,7 +10,7 @@ pub mod ancestry;
 pub mod assemble;
 pub mod cache;
 pub mod cached_appwrapper;
-pub mod departed;
+pub mod deleted_objects;
 pub mod feed;
 pub mod jobs;
 pub mod kin;
@@ -42,7 +42,7 @@ use crate::snapshot::{Component, End, Node, Outcome, Owner, Pod, PodPhase, Prese
 use crate::telemetry;
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
-use departed::{Deleted, Departed};
+use deleted_objects::{Deleted, DeletedObjects};
 use live::{Error, Live};
 use memory::ReconcileState;
 use pod_lists::PodLists;
@@ -190,7 +190,7 @@ fn look_again(wrapper: &Wrapper, memory: &mut ReconcileState, has_unread: bool) 
         let runs = wrapper.status.phase.runs_components();
         memory.look_again(if runs { UNWATCHED_AGAIN_AFTER } else { pods::READ_AGAIN_AFTER });
     }
-    if !memory.departed.is_empty() {
+    if !memory.deleted_objects.is_empty() {
         memory.look_again(DEPARTED_FOR);
     }
 }
@@ -209,7 +209,7 @@ async fn presence(
     let kind = kind_of(component);
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
     if component.recorded.is_some() {
-        memory.unrecorded.remove(&index);
+        memory.recorded(index);
     }
     let creates = wrapper.status.phase.runs_components();
     let seen = memory.kin.component(index).map(str::to_owned);
@@ -277,9 +277,9 @@ fn shown_object(
         return None;
     }
     let uids = [memory.kin.component(index), component.recorded.as_deref()];
-    let departed = memory.departed.object(kind, uids);
-    let departed = departed.filter(|_| !was_deleted(wrapper, memory, index));
-    departed.or_else(|| memory.recently_created(index)).cloned()
+    let deleted = memory.deleted_objects.object(kind, uids);
+    let deleted = deleted.filter(|_| !was_deleted(wrapper, memory, index));
+    deleted.or_else(|| memory.recently_created(index)).cloned()
 }
 
 /// Reads the components again that may have ended although they do not say so yet, since a pod failed: after the pods, so that
@@ -359,9 +359,9 @@ fn keep_deleted(wrapper: &Wrapper, memory: &mut ReconcileState, deleted: Deleted
         let components = wrapper.components.iter();
         let recorded: BTreeSet<&str> =
             components.filter_map(|component| component.recorded.as_deref()).collect();
-        memory.departed.take(deleted, &memory.kin, &recorded);
+        memory.deleted_objects.take(deleted, &memory.kin, &recorded);
     } else {
-        memory.departed = Departed::default();
+        memory.deleted_objects = DeletedObjects::default();
     }
 }
 

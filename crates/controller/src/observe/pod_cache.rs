@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::ancestry::Doubt;
 use super::cache::{Key, KindKey};
-use super::departed::Deleted;
+use super::deleted_objects::Deleted;
 use super::pod_record::PodRecord;
 use super::records::ObjectRecord;
 use crate::snapshot::Undetermined;

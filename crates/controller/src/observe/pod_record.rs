@@ -2,7 +2,8 @@
 //! times.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -19,6 +20,9 @@ use crate::api::keys;
 use crate::price::POD_RESOURCES_MAX;
 use crate::progress;
 use crate::snapshot::{Container, ContainerState, Pod, PodCondition, PodPhase, Termination};
+
+/// So many of the sets of resources that were read last are shared.
+const SHARED_SETS: usize = 8;
 
 /// A pod, with whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -386,7 +390,7 @@ impl LeanPodSpec {
     }
 
     /// Names of the resources that the pod uses, the first [`POD_RESOURCES_MAX`] in the order of the alphabet.
-    fn resources(&self) -> BTreeSet<String> {
+    fn resources(&self) -> Arc<BTreeSet<String>> {
         let names: BTreeSet<&str> = self
             .containers
             .iter()
@@ -397,8 +401,25 @@ impl LeanPodSpec {
             .filter(|(_, amount)| !matches!(amount, Value::String(text) if text == "0"))
             .map(|(name, _)| name.as_str())
             .collect();
-        names.into_iter().take(POD_RESOURCES_MAX).map(str::to_owned).collect()
+        shared(names.iter().copied().take(POD_RESOURCES_MAX))
     }
+}
+
+/// A set of these names, which are sorted: one that was read a moment ago, where it has the same names.
+fn shared<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Arc<BTreeSet<String>> {
+    thread_local! {
+        static LATEST: RefCell<VecDeque<Arc<BTreeSet<String>>>> =
+            const { RefCell::new(VecDeque::new()) };
+    }
+    LATEST.with_borrow_mut(|latest| {
+        let is_same =
+            |set: &Arc<BTreeSet<String>>| set.iter().map(String::as_str).eq(names.clone());
+        let known = latest.iter().position(is_same).and_then(|at| latest.remove(at));
+        let set = known.unwrap_or_else(|| Arc::new(names.map(str::to_owned).collect()));
+        latest.truncate(SHARED_SETS - 1);
+        latest.push_front(set.clone());
+        set
+    })
 }
 
 impl NodeClock {
@@ -679,6 +700,25 @@ mod tests {
         {
             assert_eq!(of(count).pod.resources.len(), want, "{count}");
         }
+    }
+
+    #[test]
+    fn pods_that_ask_for_the_same_resources_share_their_names() {
+        let of = |names: &[&str]| {
+            let requests: BTreeMap<&str, &str> = names.iter().map(|name| (*name, "1")).collect();
+            let record = PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "spec": {
+                "containers": [{"name": "c", "resources": {"requests": requests}}]}})));
+            record.pod.resources
+        };
+        let (first, other) = (of(&["cpu", "memory"]), of(&["cpu"]));
+        assert!(first.iter().eq(["cpu", "memory"]) && other.iter().eq(["cpu"]));
+        assert!(Arc::ptr_eq(&first, &of(&["memory", "cpu"])), "the last but one");
+        assert!(Arc::ptr_eq(&other, &of(&["cpu"])));
+        for number in 0..SHARED_SETS {
+            of(&[format!("x.com/{number}").as_str()]);
+        }
+        assert_eq!(of(&["cpu"]), other);
+        assert!(!Arc::ptr_eq(&other, &of(&["cpu"])), "only a few are kept");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
 use super::assemble::{self, Sorted, Wrapper, kind_of};
 use super::cache::{Key, KindKey};
-use super::departed::is_disrupted;
+use super::deleted_objects::is_disrupted;
 use super::kin::{Kin, Place};
 use super::live::{self, Error};
 use super::memory::ReconcileState;
@@ -100,10 +100,10 @@ pub async fn classify(
             orphans = find_orphans(sources, wrapper, memory, &records).await;
         }
     }
-    if !memory.departed.is_empty() {
+    if !memory.deleted_objects.is_empty() {
         let is_of_it =
             |pod: &Pod| pod.component.is_some_and(|index| was_deleted(wrapper, memory, index));
-        ours.extend(memory.departed.pods(&ours).into_iter().filter(|pod| !is_of_it(pod)));
+        ours.extend(memory.deleted_objects.pods(&ours).into_iter().filter(|pod| !is_of_it(pod)));
         ours.sort_by(|one, other| one.name.cmp(&other.name));
     }
     Ok(Found { pods: ours, undetermined, orphans })
@@ -213,7 +213,7 @@ async fn find_missing(
 ) -> Result<Vec<Arc<PodRecord>>, Error> {
     let now = memory.now();
     let (client, namespace) = (sources.client, &wrapper.namespace);
-    let ReconcileState { kin, departed, .. } = memory;
+    let ReconcileState { kin, deleted_objects, .. } = memory;
     let decides = wrapper.status.phase.runs_components();
     let cached: BTreeMap<&str, &Arc<PodRecord>> = if decides {
         cached.iter().map(|record| (record.identity.uid.as_str(), record)).collect()
@@ -226,7 +226,7 @@ async fn find_missing(
             if is_disrupted(record) {
                 awaited.push(Arc::clone(record));
             } else {
-                departed.take_pod(record, kin);
+                deleted_objects.take_pod(record, kin);
             }
             kin.over(uid);
         }

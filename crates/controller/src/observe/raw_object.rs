@@ -24,6 +24,8 @@ pub struct RawObject {
     pub meta: ObjectMeta,
     /// The whole object.
     pub raw: Box<RawValue>,
+    /// Whether it has neither `managedFields` nor what `kubectl apply` has noted: nothing large that is never read.
+    pub(super) is_lean: bool,
     /// Where `spec` and `status` are in it: so nobody has to look for them again.
     spec: Option<Range<usize>>,
     status: Option<Range<usize>>,
@@ -97,10 +99,13 @@ impl<'de> Deserialize<'de> for RawObject {
         let Parts { metadata, spec, status } =
             serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
         let [spec, status] = [spec, status].map(|part| range(raw.get(), part?));
-        Ok(Self { meta: metadata.into(), raw, spec, status })
+        let is_lean = metadata.is_lean();
+        Ok(Self { meta: metadata.into(), raw, is_lean, spec, status })
     }
 }
 
+/// The annotation in which `kubectl apply` notes the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The operation of `kubectl apply --server-side`.
 const APPLY: &str = "Apply";
 
@@ -108,6 +113,14 @@ const APPLY: &str = "Apply";
 fn is_applied(managed_fields: &RawValue) -> bool {
     let all: Result<Vec<Managed<'_>>, _> = serde_json::from_str(managed_fields.get());
     !all.is_ok_and(|all| all.iter().all(|each| each.operation.as_deref() != Some(APPLY)))
+}
+
+impl LeanMeta<'_> {
+    fn is_lean(&self) -> bool {
+        let annotations = self.annotations.as_ref();
+        self.managed_fields.is_none_or(|all| all.get() == "[]")
+            && annotations.is_none_or(|all| !all.contains_key(LAST_APPLIED))
+    }
 }
 
 impl From<LeanMeta<'_>> for ObjectMeta {
@@ -131,7 +144,7 @@ impl From<LeanMeta<'_>> for ObjectMeta {
             creation_timestamp: lean.creation_timestamp,
             labels: lean.labels,
             annotations: lean.annotations.map(|mut all| {
-                all.remove("kubectl.kubernetes.io/last-applied-configuration");
+                all.remove(LAST_APPLIED);
                 all
             }),
             owner_references: lean.owner_references,

@@ -1,7 +1,7 @@
 //! Retry sources: the objects that say how failures are retried, beside the AppWrapper itself. Retry policies,
 //! and the queues that they are attached to.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -58,20 +58,23 @@ fn key(group: &str, kind: &str) -> KindKey {
 
 /// The retry policies.
 #[must_use]
-pub fn retry_policies() -> KindKey {
-    key(GROUP, "RetryPolicy")
+pub fn retry_policies() -> &'static KindKey {
+    static KIND: LazyLock<KindKey> = LazyLock::new(|| key(GROUP, "RetryPolicy"));
+    &KIND
 }
 
 /// Kueue's local queues.
 #[must_use]
-pub fn local_queues() -> KindKey {
-    key(keys::KUEUE_GROUP, "LocalQueue")
+pub fn local_queues() -> &'static KindKey {
+    static KIND: LazyLock<KindKey> = LazyLock::new(|| key(keys::KUEUE_GROUP, "LocalQueue"));
+    &KIND
 }
 
 /// Kueue's cluster queues.
 #[must_use]
-pub fn cluster_queues() -> KindKey {
-    key(keys::KUEUE_GROUP, "ClusterQueue")
+pub fn cluster_queues() -> &'static KindKey {
+    static KIND: LazyLock<KindKey> = LazyLock::new(|| key(keys::KUEUE_GROUP, "ClusterQueue"));
+    &KIND
 }
 
 /// The kind of retry source that a group and a kind name.
@@ -83,7 +86,8 @@ pub fn kind_of(group: &str, kind: &str) -> Option<KindKey> {
 /// Whether a kind is one of retry sources, and not one that is wrapped.
 #[must_use]
 pub fn is_retry_source(kind: &KindKey) -> bool {
-    kind.api_version.strip_suffix("/*").is_some_and(|group| kind_of(group, &kind.kind).is_some())
+    let group = kind.api_version.strip_suffix("/*");
+    group.is_some_and(|group| KINDS.contains(&(group, kind.kind.as_str())))
 }
 
 /// The kinds, with their versions, as which retry sources may be served; the best first.
@@ -101,14 +105,14 @@ pub fn served_as(kind: &KindKey) -> Vec<KindKey> {
 /// The kinds of retry sources that may have a say in an AppWrapper's retries: none where it names neither a
 /// policy nor a queue, and there is no default.
 #[must_use]
-pub fn used_by(wrapper: &Wrapper, default: Option<&str>) -> Vec<KindKey> {
+pub fn used_by(wrapper: &Wrapper, default: Option<&str>) -> Vec<&'static KindKey> {
     let names_policies = wrapper.annotations.contains_key(keys::RETRY_POLICIES);
     used(names_policies || default.is_some(), wrapper.queue.is_some())
 }
 
 /// The same, of an AppWrapper that names policies, or has a queue.
 #[must_use]
-pub fn used(names_policies: bool, has_queue: bool) -> Vec<KindKey> {
+pub fn used(names_policies: bool, has_queue: bool) -> Vec<&'static KindKey> {
     let mut kinds = vec![];
     if names_policies || has_queue {
         kinds.push(retry_policies());
@@ -123,7 +127,7 @@ pub fn used(names_policies: bool, has_queue: bool) -> Vec<KindKey> {
 #[must_use]
 pub fn are_listed(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> bool {
     let mut kinds = used_by(wrapper, default).into_iter();
-    kinds.all(|kind| cache.sync(&kind) != Sync::Starting)
+    kinds.all(|kind| cache.sync(kind) != Sync::Starting)
 }
 
 /// Whether an AppWrapper that names this LocalQueue may depend on a retry source: on a RetryPolicy in any case, on
@@ -135,18 +139,18 @@ pub fn may_use(
     queue: Option<&str>,
     (kind, at): (&KindKey, &Key),
 ) -> bool {
-    if *kind == retry_policies() {
+    if kind == retry_policies() {
         return true;
     }
     let Some(name) = queue.map(str::to_owned) else { return false };
     let own = Key { namespace: wrapper.namespace.clone(), name };
-    if *kind == local_queues() {
+    if kind == local_queues() {
         return own == *at;
     }
-    match cache.retry_source(&local_queues(), &own) {
+    match cache.retry_source(local_queues(), &own) {
         Some(RetrySource::LocalQueue { cluster_queue, .. }) => cluster_queue == at.name,
         Some(RetrySource::Policy(_) | RetrySource::ClusterQueue { .. }) => true,
-        None => cache.sync(&local_queues()) != Sync::Done,
+        None => cache.sync(local_queues()) != Sync::Done,
     }
 }
 
@@ -234,7 +238,7 @@ fn runs(pod: &Pod) -> bool {
 pub fn default_policy<'a>(cache: &Cache, attach: &'a Attach) -> Option<DefaultPolicy<'a>> {
     let name = attach.default.as_deref()?;
     let at = Key { namespace: String::new(), name: name.to_owned() };
-    let found = cache.retry_source(&retry_policies(), &at);
+    let found = cache.retry_source(retry_policies(), &at);
     let overrides = matches!(found, Some(RetrySource::Policy(Ok(policy))) if policy.overrides);
     Some(DefaultPolicy { name, overrides })
 }
@@ -244,12 +248,12 @@ fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPol
     if let Some(queue) = &wrapper.queue {
         let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
         if let Some(RetrySource::LocalQueue { cluster_queue, policies }) =
-            cache.retry_source(&local_queues(), &at)
+            cache.retry_source(local_queues(), &at)
         {
             local = policies;
             let at = Key { namespace: String::new(), name: cluster_queue };
             if let Some(RetrySource::ClusterQueue { policies }) =
-                cache.retry_source(&cluster_queues(), &at)
+                cache.retry_source(cluster_queues(), &at)
             {
                 cluster = policies;
             }
@@ -260,7 +264,7 @@ fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPol
     let mut applied = AppliedRetryPolicies::default();
     for name in names {
         let at = Key { namespace: String::new(), name: name.clone() };
-        match cache.retry_source(&retry_policies(), &at) {
+        match cache.retry_source(retry_policies(), &at) {
             Some(RetrySource::Policy(Ok(policy))) => applied.policies.push(policy),
             Some(RetrySource::Policy(Err(flaw))) => {
                 applied.unusable.push(UnusablePolicy { name, flaw: Some(flaw) });
@@ -305,7 +309,7 @@ mod tests {
     #[test]
     fn retry_sources_are_asked_only_where_something_names_them() {
         let kinds = |wrapper: Wrapper, default: Option<&str>| -> Vec<String> {
-            used_by(&wrapper, default).into_iter().map(|kind| kind.kind).collect()
+            used_by(&wrapper, default).into_iter().map(|kind| kind.kind.clone()).collect()
         };
         assert!(kinds(wrapper(None, false), None).is_empty());
         assert!(kinds(wrapper(Some(""), false), None).is_empty());
@@ -314,8 +318,8 @@ mod tests {
         let all = ["RetryPolicy", "LocalQueue", "ClusterQueue"];
         assert_eq!(kinds(wrapper(Some("q"), true), Some("d")), all);
         for kind in used_by(&wrapper(Some("q"), false), None) {
-            assert!(is_retry_source(&kind));
-            assert!(served_as(&kind).iter().all(|served| !is_retry_source(served)));
+            assert!(is_retry_source(kind));
+            assert!(served_as(kind).iter().all(|served| !is_retry_source(served)));
         }
         let wrapped = KindKey { api_version: "batch/v1".into(), kind: "Job".into() };
         assert!(!is_retry_source(&wrapped));
@@ -348,23 +352,23 @@ mod tests {
         let cache = Cache::default();
         let (local, cluster, policies) = (local_queues(), cluster_queues(), retry_policies());
         let uses = |queue, kind, at| may_use(&cache, &key("n", "aw"), queue, (kind, &at));
-        assert!(uses(Some("q"), &cluster, key("", "other")), "it is not known where q leads to");
+        assert!(uses(Some("q"), cluster, key("", "other")), "it is not known where q leads to");
         let list = BTreeMap::from([(
             key("n", "q"),
             RetrySource::LocalQueue { cluster_queue: "c".to_owned(), policies: None },
         )]);
-        cache.replace_retry_sources(&local, list);
+        cache.replace_retry_sources(local, list);
         for (queue, kind, at, want) in [
-            (Some("q"), &local, key("n", "q"), true),
-            (Some("q"), &local, key("n", "p"), false),
-            (Some("q"), &local, key("m", "q"), false),
-            (Some("q"), &cluster, key("", "c"), true),
-            (Some("q"), &cluster, key("", "d"), false),
-            (Some("gone"), &cluster, key("", "c"), false),
-            (None, &cluster, key("", "c"), false),
-            (None, &local, key("n", "q"), false),
-            (Some("q"), &policies, key("", "p"), true),
-            (None, &policies, key("", "p"), true),
+            (Some("q"), local, key("n", "q"), true),
+            (Some("q"), local, key("n", "p"), false),
+            (Some("q"), local, key("m", "q"), false),
+            (Some("q"), cluster, key("", "c"), true),
+            (Some("q"), cluster, key("", "d"), false),
+            (Some("gone"), cluster, key("", "c"), false),
+            (None, cluster, key("", "c"), false),
+            (None, local, key("n", "q"), false),
+            (Some("q"), policies, key("", "p"), true),
+            (None, policies, key("", "p"), true),
         ] {
             assert_eq!(uses(queue, kind, at.clone()), want, "{queue:?}: {} {at:?}", kind.kind);
         }
@@ -376,7 +380,7 @@ mod tests {
         let annotated = |names: &str| json!({keys::QUEUE_RETRY_POLICIES: names});
         put(
             &cache,
-            &local_queues(),
+            local_queues(),
             &json!({
                 "metadata": {"name": "q", "namespace": "n", "annotations": annotated("team, odd")},
                 "spec": {"clusterQueue": "c"},
@@ -384,17 +388,17 @@ mod tests {
         );
         put(
             &cache,
-            &cluster_queues(),
+            cluster_queues(),
             &json!({
                 "metadata": {"name": "c", "annotations": annotated("infra")},
             }),
         );
         for name in ["infra", "team", "d"] {
-            put(&cache, &retry_policies(), &json!({"metadata": {"name": name}, "spec": {}}));
+            put(&cache, retry_policies(), &json!({"metadata": {"name": name}, "spec": {}}));
         }
         put(
             &cache,
-            &retry_policies(),
+            retry_policies(),
             &json!({
                 "metadata": {"name": "odd"}, "spec": 7,
             }),
@@ -412,7 +416,7 @@ mod tests {
         assert_eq!(missing[1], UnusablePolicy { name: "own".into(), flaw: None });
         assert_eq!(names(&wrapper(None, true), &attach).0, [""; 0], "the user's own holds instead");
         let policy = json!({"metadata": {"name": "d"}, "spec": {"override": true}});
-        put(&cache, &retry_policies(), &policy);
+        put(&cache, retry_policies(), &policy);
         assert_eq!(names(&wrapper(None, true), &attach).0, ["d"], "it overrides");
         assert_eq!(names(&wrapper(Some("q"), true), &attach).0, ["infra", "team"]);
         let default = Attach { own: vec![], ..attach };
@@ -426,7 +430,7 @@ mod tests {
         let odd = json!({"action": "Escalate", "onConditions": ["OOMKilled"]});
         let object = json!({"metadata": {"name": "p"}, "spec": {"rules": [odd, rule, 7]}});
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
-        let RetrySource::Policy(Ok(policy)) = RetrySource::of(&seen, &retry_policies()) else {
+        let RetrySource::Policy(Ok(policy)) = RetrySource::of(&seen, retry_policies()) else {
             panic!("read")
         };
         assert_eq!(policy.rules.iter().map(|rule| rule.index).collect::<Vec<_>>(), [1]);
@@ -443,7 +447,7 @@ mod tests {
         let names: Vec<String> = (0..48_000).map(|i| format!("p{i}")).collect();
         put(
             &cache,
-            &local_queues(),
+            local_queues(),
             &json!({
                 "metadata": {"name": "q", "namespace": "n", "annotations": {
                     keys::QUEUE_RETRY_POLICIES: names.join(","),
@@ -464,7 +468,7 @@ mod tests {
     fn a_policy_that_cannot_be_read_says_why() {
         let object = json!({"metadata": {"name": "p"}, "spec": "many"});
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
-        let RetrySource::Policy(Err(flaw)) = RetrySource::of(&seen, &retry_policies()) else {
+        let RetrySource::Policy(Err(flaw)) = RetrySource::of(&seen, retry_policies()) else {
             panic!("read")
         };
         assert!(flaw.starts_with("invalid type: string \"many\""), "{flaw}");

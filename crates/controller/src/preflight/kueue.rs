@@ -21,6 +21,13 @@ use crate::tuning::{FaultTolerance, Period};
 /// The integration without which Kueue does not see AppWrappers.
 const FRAMEWORK: &str = "workload.codeflare.dev/appwrapper";
 
+/// The integration by which Kueue admits pods by themselves.
+const PODS: &str = "pod";
+
+/// Kinds with pods that the controller may create by default, and that Kueue does not know as owners of pods: only these
+/// names make it look for their AppWrapper.
+const UNKNOWN_OWNERS: [&str; 2] = ["Job.v1alpha1.batch.volcano.sh", "MPIJob.v1.kubeflow.org"];
+
 /// The gate behind which Kueue finishes the Workload of an owner that is going.
 pub(super) const ORPHANS: &str = "FinishOrphanedWorkloads";
 
@@ -69,6 +76,9 @@ pub(super) struct Manager {
 pub(super) struct Settings {
     pub(super) gates: BTreeMap<String, bool>,
     frameworks: Vec<String>,
+    external_frameworks: Vec<String>,
+    /// `manageJobsWithoutQueueName`.
+    manages_all: bool,
     /// `v1beta1`, where the section has to be switched on.
     is_old: bool,
     pods_ready: Option<Waiting>,
@@ -171,7 +181,10 @@ impl Settings {
         let file: Value = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| format!("invalid YAML: {error}"))?;
         let gates = file["featureGates"].as_object().into_iter().flatten();
-        let frameworks = file["integrations"]["frameworks"].as_array().into_iter().flatten();
+        let names = |key: &str| -> Vec<String> {
+            let listed = file["integrations"][key].as_array().into_iter().flatten();
+            listed.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
         let waiting = &file["waitForPodsReady"];
         let period = |key: &str| match &waiting[key] {
             Value::Null => Ok(None),
@@ -188,7 +201,9 @@ impl Settings {
             gates: gates
                 .filter_map(|(gate, value)| Some((gate.clone(), value.as_bool()?)))
                 .collect(),
-            frameworks: frameworks.filter_map(Value::as_str).map(str::to_owned).collect(),
+            frameworks: names("frameworks"),
+            external_frameworks: names("externalFrameworks"),
+            manages_all: file["manageJobsWithoutQueueName"] == true,
             is_old: file["apiVersion"] == "config.kueue.x-k8s.io/v1beta1",
             pods_ready: waiting.is_object().then_some(Waiting {
                 enable,
@@ -205,8 +220,17 @@ impl Settings {
         self.pods_ready.is_some_and(|waiting| waiting.blocks.unwrap_or(self.is_old))
     }
 
-    fn has_framework(&self) -> bool {
-        self.frameworks.iter().any(|framework| framework == FRAMEWORK)
+    fn has_framework(&self, name: &str) -> bool {
+        self.frameworks.iter().any(|framework| framework == name)
+    }
+
+    /// The kinds whose pods it admits by themselves, although an AppWrapper has them.
+    fn unknown_owners(&self) -> Vec<&'static str> {
+        if !self.manages_all || !self.has_framework(PODS) {
+            return vec![];
+        }
+        let is_known = |name: &str| self.external_frameworks.iter().any(|known| known == name);
+        UNKNOWN_OWNERS.into_iter().filter(|name| !is_known(name)).collect()
     }
 
     /// How long it waits for pods, with the defaults of its version; none where it does not evict.
@@ -288,10 +312,19 @@ fn judge(
         }
     }
     if let Ok(settings) = settings {
-        if !settings.has_framework() {
+        if !settings.has_framework(FRAMEWORK) {
             notices.push(Notice(format!(
                 "Kueue does not manage AppWrappers, so no AppWrapper with a queue is admitted: add \
                  {FRAMEWORK} to integrations.frameworks of {file} and restart Kueue"
+            )));
+        }
+        let unknown = settings.unknown_owners();
+        if !unknown.is_empty() {
+            notices.push(Notice(format!(
+                "Kueue admits the pods of some wrapped kinds by themselves, besides their AppWrapper: if users wrap \
+                 these kinds, add {} to integrations.externalFrameworks of {file}, let Kueue get, list and watch \
+                 them, and restart Kueue",
+                unknown.join(" and ")
             )));
         }
         let none = BTreeMap::new();

@@ -63,6 +63,10 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 const OF_POD: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 /// Those of all pods of a namespace.
 const OF_NAMESPACE: Rate = Rate { each: Duration::from_millis(5), at_once: 1_000 };
+/// How long a request waits at most until it may ask the API server about its token or its pod.
+const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
+/// How often the log says that the owners of pods of a namespace cannot be read, or that their reports are not written.
+const LINES_OF_A_NAMESPACE: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 
 /// What takes longer to serve will not do so by itself: hangs are not left alone for it.
 const STARTS_WITHIN: Duration = Duration::from_mins(5);

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
-use super::PodId;
 use super::refusal::Refusal;
+use super::{LINES_OF_A_NAMESPACE, PLACE_TIME_MAX, PodId};
 use crate::api::GROUP;
 use crate::clock::Clock;
 use crate::kinds::{OWNER_API_VERSION, OWNER_KIND};
@@ -40,10 +40,6 @@ const OF_NAMESPACE: Rate = Rate { each: Duration::from_millis(25), at_once: 400 
 /// The most pods that are looked at at a time, and those of one namespace.
 const LOOKS_AT_A_TIME: u32 = 16;
 const LOOKS_OF_A_NAMESPACE: u32 = 4;
-/// The longest wait for a place among them.
-const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often the log says that the owners of pods of a namespace cannot be read.
-const LINES_OF_A_NAMESPACE: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 
 /// The AppWrapper of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

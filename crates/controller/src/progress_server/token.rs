@@ -15,8 +15,8 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use tokio::time::timeout;
 
-use super::PodId;
 use super::refusal::Refusal;
+use super::{PLACE_TIME_MAX, PodId};
 use crate::clock::Clock;
 use crate::kinds::PROGRESS_AUDIENCE;
 use crate::listener::{Peer, Shares};
@@ -34,8 +34,6 @@ const OF_PEER: Rate = Rate { each: Duration::from_millis(100), at_once: 100 };
 /// The most questions at a time, and those of one peer.
 const ASKED_AT_A_TIME: u32 = 8;
 const ASKED_OF_A_PEER: u32 = 2;
-/// The longest wait for a place among them.
-const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
 /// The longest token that is asked about; those of service accounts have about 1 KiB.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 

@@ -9,8 +9,8 @@ use kube::{Client, Resource};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::PodId;
 use super::queue::{Ended, Queue};
+use super::{LINES_OF_A_NAMESPACE, PodId};
 use crate::api::keys;
 use crate::client;
 use crate::clock::Clock;
@@ -18,15 +18,13 @@ use crate::metrics::{Metrics, ReportWritten};
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 use crate::progress::{self, Report};
-use crate::rate::{Rate, RateLimiter};
+use crate::rate::RateLimiter;
 use crate::telemetry;
 
 /// How many writes are at work at a time.
 const WRITERS: usize = 16;
 /// The longest time of a write, both calls together.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often the log says that reports of pods of a namespace are not written.
-const LINES_OF_A_NAMESPACE: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]

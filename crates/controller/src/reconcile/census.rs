@@ -63,7 +63,7 @@ fn present(
 fn queue_known(summary: &Summary, cache: &Cache, namespace: &str) -> QueueKnown {
     let exists = |queue: &String| {
         let at = Key { namespace: namespace.to_owned(), name: queue.clone() };
-        cache.retry_source(&retry_sources::local_queues(), &at).is_some()
+        cache.retry_source(retry_sources::local_queues(), &at).is_some()
     };
     if summary.queue.as_ref().is_some_and(exists) {
         QueueKnown::Exists

@@ -149,7 +149,8 @@ impl Context {
         let default = config.retry_policy.default_policy_name.as_deref();
         let named = summary.names_retry_policies || default.is_some();
         let kinds = summary.kinds.iter().filter(|kind| !kind.is_pod()).cloned();
-        kinds.chain(retry_sources::used(named, summary.queue.is_some())).collect()
+        let used = retry_sources::used(named, summary.queue.is_some());
+        kinds.chain(used.into_iter().cloned()).collect()
     }
 
     /// An AppWrapper as the watch has shown it or, where its text was not kept, as it is now; none where
@@ -203,7 +204,7 @@ impl Context {
                 let named = summary.names_retry_policies || has_default;
                 let wraps = !kind.is_pod() && summary.kinds.binary_search(kind).is_ok();
                 let uses =
-                    wraps || retry_sources::used(named, summary.queue.is_some()).contains(kind);
+                    wraps || retry_sources::used(named, summary.queue.is_some()).contains(&kind);
                 uses && concerns(&stored.key(), summary)
             })
         };

@@ -8,7 +8,7 @@ use crate::act;
 use crate::act::events::{About, EventType};
 use crate::api::{AppWrapperStatus, FailureRecord, Phase};
 use crate::decide::{Decision, Verdict, Warning, current_attempt};
-use crate::metrics::{Spender, Spent};
+use crate::metrics::{Spent, UsageChange};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::memory::{ReconcileState, Trouble};
@@ -74,13 +74,13 @@ pub(super) fn remarks(
 pub(super) fn spent(context: &Context, wrapper: &Wrapper, new: Option<&AppWrapperStatus>) {
     let config = context.config();
     let (old, created) = (&wrapper.status, wrapper.created);
-    let spender = Spender { old, new, created, categories: &config.failure_categories };
-    let parts = spender.parts(context.clock.now());
+    let change = UsageChange { old, new, created, categories: &config.failure_categories };
+    let parts = change.parts(context.clock.now());
     if !parts.is_empty() {
         let requested = wrapper.requested();
         context.metrics.spent(&Spent {
             queue: wrapper.queue.clone().unwrap_or_default(),
-            real: spender.real(&requested, &context.cache.sites()),
+            real: change.real(&requested, &context.cache.sites()),
             requested,
             parts,
         });

@@ -1,7 +1,7 @@
 //! Statuses that nobody should have written, from the stored object to the decision.
 
 mod calls;
-mod departed;
+mod deleted_objects;
 mod passing;
 mod refused;
 
@@ -154,9 +154,9 @@ fn what_is_written_in_an_attempt_of_another_process_begins_none() {
     let written: RawObject = serde_json::from_str(&resuming.object.to_string()).unwrap();
     let status = resuming.wrapper().status;
     let decision = Decision { next: Phase::Resuming, status, ..Decision::default() };
-    for (before, begun_before) in [("Resetting", false), ("Resuming", true)] {
+    for (before, begun_before) in [("Suspended", false), ("Resetting", false), ("Resuming", true)] {
         let mut memory = ReconcileState::default();
-        memory.focus("uid", 3, Phase::Resuming);
+        memory.focus("uid", 3);
         let stored = in_phase(before).wrapper();
         let newer = super::attempt_begun(&mut memory, &stored, &written, &decision);
         assert!(newer.is_some(), "{before}");

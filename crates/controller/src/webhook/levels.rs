@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use crate::json_text::structure;
+
 /// A JSON text that can be read without a deep stack.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shallow<'a> {
@@ -18,14 +20,8 @@ pub(super) struct Shallow<'a> {
 pub(super) fn shallow(json: &str, levels_max: usize) -> Shallow<'_> {
     let (mut text, mut copied) = (String::new(), 0);
     let (mut depth, mut levels, mut deep_from) = (0_usize, 0, 0);
-    let (mut in_string, mut escaped) = (false, false);
-    // a byte of a longer character never looks like one of these
-    for (i, byte) in json.bytes().enumerate() {
+    for (i, byte) in structure(json.as_bytes()) {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            _ if in_string => {}
             b'{' | b'[' => {
                 depth += 1;
                 levels = levels.max(depth);

@@ -1,5 +1,7 @@
 //! What JSON takes in memory once it is read, told from the text alone.
 
+use crate::json_text::structure;
+
 /// An object with entries: a node of a `BTreeMap`, which has room for eleven.
 const OBJECT: usize = 640;
 /// An entry of an object: its name, and its part of further nodes.
@@ -15,26 +17,12 @@ const LEVELS_MAX: usize = super::validate::LEVELS_MAX + 8;
 /// At least as many bytes as a `serde_json::Value` of this text takes, the text's own strings included.
 /// What is no JSON has a weight, too.
 pub(super) fn weight(json: &[u8]) -> usize {
-    let (mut weight, mut in_string, mut escaped) = (json.len(), false, false);
-    let mut depth = 0_usize;
-    for byte in json {
+    let (mut weight, mut depth) = (json.len(), 0_usize);
+    for (_, byte) in structure(json) {
         let of_it = match byte {
-            _ if escaped => {
-                escaped = false;
-                0
-            }
-            b'\\' if in_string => {
-                escaped = true;
-                0
-            }
-            b'"' => {
-                in_string = !in_string;
-                0
-            }
-            _ if in_string => 0,
             b'{' | b'[' => {
                 depth += 1;
-                let of_it = if *byte == b'{' { OBJECT } else { LIST };
+                let of_it = if byte == b'{' { OBJECT } else { LIST };
                 if depth <= LEVELS_MAX { of_it } else { 0 }
             }
             b'}' | b']' => {

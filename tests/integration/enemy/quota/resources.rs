@@ -4,14 +4,13 @@ use kube::Error;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{POD, Tenant, deployment, grant, refusal};
+use super::{JOB_SET, POD, Tenant, deployment, grant, refusal};
 use crate::harness::{pod, wrapper};
 use crate::installed::installed_test;
 use crate::objects::{job_set, ray_cluster};
 
 const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 const RAY_CLUSTER: (&str, &str) = ("ray.io/v1", "RayCluster");
-const JOB_SET: (&str, &str) = ("jobset.x-k8s.io/v1alpha2", "JobSet");
 
 impl Tenant<'_> {
     /// Changes what pods of a Deployment are made of, as `kubectl set` does.

@@ -63,7 +63,7 @@ enum Stage {
     #[default]
     Begin,
     /// It has read the configurations.
-    Faced([Bundle; 2]),
+    Read([Bundle; 2]),
     /// It is about to change the Secret.
     Changing(u32, Box<Certificates>, Change, i64),
     /// It is about to write these bundles, where they differ.
@@ -143,15 +143,15 @@ impl World {
 
     fn plan<'a>(&self, stored: &'a Certificates, read: &[Bundle; 2]) -> Rotation<'a> {
         let bundles = read.iter().map(|bundle| bundle.value.clone()).collect();
-        let faced = Faced { names: names(&[HOST]), bundles };
+        let faced = WebhookState { names: names(&[HOST]), bundles };
         plan(stored, true, &faced, at(self.now), lifetimes())
     }
 
     fn step(&mut self, replica: usize) {
         let stage = std::mem::take(&mut self.replicas[replica].1);
         self.replicas[replica].1 = match stage {
-            Stage::Begin => Stage::Faced(self.bundles.clone()),
-            Stage::Faced(read) => {
+            Stage::Begin => Stage::Read(self.bundles.clone()),
+            Stage::Read(read) => {
                 let stored = self.stored();
                 let plan = self.plan(&stored, &read);
                 self.replicas[replica].0 = plan.serve.cloned();

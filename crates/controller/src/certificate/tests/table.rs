@@ -30,9 +30,9 @@ impl Given {
 }
 
 /// Configurations that hold what they should, or not.
-fn faced(stored: &Certificates, is_held: bool, texts: &[&str]) -> Faced {
+fn faced(stored: &Certificates, is_held: bool, texts: &[&str]) -> WebhookState {
     let held = if is_held { stored.bundle() } else { None };
-    Faced { names: names(texts), bundles: vec![stored.bundle(), held] }
+    WebhookState { names: names(texts), bundles: vec![stored.bundle(), held] }
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_next_generation_that_lacks_a_name_is_made_again() {
     let plan = plan(&stored, true, &faced, at(5500), lifetimes());
     assert_eq!(plan.change, Some(Change::MakeNext));
     // names that are not needed any more change nothing
-    let faced = Faced { names: names(&[]), ..faced };
+    let faced = WebhookState { names: names(&[]), ..faced };
     let plan = super::plan(&stored, true, &faced, at(5500), lifetimes());
     assert_eq!(plan.change, Some(Change::Promote));
 }
@@ -114,7 +114,7 @@ fn where_nobody_calls_everything_is_trusted() {
         ..Given::default()
     };
     let stored = given.stored();
-    let plan = plan(&stored, true, &Faced::default(), at(4801), lifetimes());
+    let plan = plan(&stored, true, &WebhookState::default(), at(4801), lifetimes());
     assert_eq!(plan.change, Some(Change::Trust));
 }
 

@@ -62,9 +62,6 @@ pub(super) struct ListMeta {
     #[prost(string, tag = "3")]
     #[serde(rename = "continue")]
     pub(super) continue_token: String,
-    #[prost(int64, optional, tag = "4")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) remaining_item_count: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, Message, Serialize)]

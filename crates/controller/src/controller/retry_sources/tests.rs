@@ -87,7 +87,7 @@ async fn queues_stay_known_while_their_watch_is_refused_for_a_moment() {
         let (context, queue) = (controller.context.clone(), controller.queue.clone());
         let (kind, at) = (local_queues(), Key { namespace: "n".into(), name: "q".into() });
         let task = tokio::spawn(watch(context.clone(), queue, kind.clone()));
-        let known = || match context.cache.retry_source(&kind, &at) {
+        let known = || match context.cache.retry_source(kind, &at) {
             Some(RetrySource::LocalQueue { cluster_queue, .. }) => Some(cluster_queue),
             Some(RetrySource::Policy(_) | RetrySource::ClusterQueue { .. }) | None => None,
         };
@@ -124,7 +124,7 @@ async fn a_refusal_before_an_outage_does_not_count_after_it() {
         ] {
             *serves.lock().unwrap() = then;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            let known = context.cache.retry_source(&kind, &at);
+            let known = context.cache.retry_source(kind, &at);
             assert_eq!(known.is_some(), is_known, "{outage:?}: {then:?} for {seconds} s");
         }
         task.abort();

@@ -167,6 +167,31 @@ fn a_timer_gives_way_to_an_earlier_time_and_to_an_event() {
 }
 
 #[test]
+fn a_push_tells_whether_something_waits_anew_or_is_due_earlier() {
+    let one = key("a/1");
+    let mut schedule = with(&[]);
+    let is_news = |schedule: &mut Schedule, second: u64| schedule.push(&one, STARTS, at(second));
+    assert!(is_news(&mut schedule, 0));
+    assert!(!is_news(&mut schedule, 0), "it waits already");
+    taken(&mut schedule);
+    assert!(!is_news(&mut schedule, 1), "it is being reconciled");
+    assert!(!is_news(&mut schedule, 1), "it is reconciled again anyway");
+    schedule.done(&one, CHANGE, STARTS, at(1));
+    assert!(!is_news(&mut schedule, 2), "it waits since the end of its reconcile");
+    assert_eq!(taken(&mut schedule), ["a/1"]);
+    schedule.done(&one, Ended { cool_down: at(5), ..after(60) }, STARTS, at(2));
+    assert!(is_news(&mut schedule, 3), "it is due when it has rested");
+    assert_eq!(schedule.next_due(), Some(at(7)));
+    assert!(!is_news(&mut schedule, 4), "it is due no earlier");
+    schedule.wake(at(7));
+    assert!(!is_news(&mut schedule, 7), "its time has come");
+    assert_eq!(taken(&mut schedule), ["a/1"]);
+    schedule.done(&one, after(60), STARTS, at(8));
+    assert!(is_news(&mut schedule, 9), "it does not wait for its timer");
+    assert_eq!(taken(&mut schedule), ["a/1"]);
+}
+
+#[test]
 fn what_must_pause_pauses_whatever_happens() {
     let pause = Ended { requeue: Requeue::NotBefore(at(29)), yields: true, ..CHANGE };
     for happens in [false, true] {

@@ -201,6 +201,28 @@ fn admission_that_is_blocked_while_pods_are_not_ready_is_said() {
 }
 
 #[test]
+fn kinds_whose_pods_kueue_admits_by_themselves_are_said() {
+    let volcano = "Job.v1alpha1.batch.volcano.sh";
+    let mpi = "MPIJob.v1.kubeflow.org";
+    let held = "featureGates: {FinishOrphanedWorkloads: false}";
+    let all = format!("manageJobsWithoutQueueName: true\n{held}");
+    let with = |names: &str, more: &str| file(&format!("  externalFrameworks: [{names}]\n{more}"));
+    for (text, want) in [
+        (file(held), None),
+        (file(&all), Some(format!("add {volcano} and {mpi} to integrations.externalFrameworks"))),
+        (file(&all).replace("  - \"pod\"\n", ""), None),
+        (with(volcano, &all), Some(format!("add {mpi} to integrations.externalFrameworks of"))),
+        (with(&format!("{volcano}, {mpi}"), &all), None),
+    ] {
+        let manager = Manager::of(&deployment(IMAGE, &[CONFIG]));
+        let said = judged(Ok(manager), Settings::parse(&text));
+        assert_eq!(said.len(), usize::from(want.is_some()), "{said:#?}{text}");
+        let is_said = |want: String| said.iter().any(|notice| notice.contains(&want));
+        assert!(want.is_none_or(is_said), "{said:#?}");
+    }
+}
+
+#[test]
 fn each_thing_that_is_off_is_one_notice() {
     let held = "featureGates: {FinishOrphanedWorkloads: false}";
     let flags = [CONFIG, "--feature-gates=VisibilityOnDemand=false"];

@@ -192,7 +192,7 @@ async fn an_older_version_is_believed_where_the_api_server_has_no_newer_one_for_
     for (has, second, want) in [("1", 59, true), ("2", 60, true), ("1", 60, false)] {
         let context = context_of_version(has);
         let mut memory = ReconcileState::default();
-        memory.focus("uid", 0, Phase::Running);
+        memory.focus("uid", 0);
         memory.confirm(Some("9"));
         assert_eq!(is_behind(&context, &mut memory, &wrapper).await.ok(), Some(true), "{has}");
         memory.tick(Duration::from_secs(second));
@@ -200,7 +200,7 @@ async fn an_older_version_is_believed_where_the_api_server_has_no_newer_one_for_
         assert_eq!(is_behind.ok(), Some(want), "{has} after {second} s");
     }
     let mut other = ReconcileState::default();
-    other.focus("other", 0, Phase::Running);
+    other.focus("other", 0);
     other.confirm(Some("9"));
     let context = context_of_version("1");
     assert_eq!(
@@ -432,7 +432,7 @@ async fn what_only_deletes_does_not_wait_for_retry_policies_and_misses_none() {
         for (listed, missing) in [(false, 0), (true, 1)] {
             if listed {
                 for kind in [retry_policies(), local_queues(), cluster_queues()] {
-                    context.cache.replace_retry_sources(&kind, BTreeMap::new());
+                    context.cache.replace_retry_sources(kind, BTreeMap::new());
                 }
             }
             let mut memory = ReconcileState::default();
@@ -463,7 +463,7 @@ async fn a_deletion_before_retry_policies_are_listed_keeps_what_rests_on_them() 
     let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
     for listed in [false, true] {
         if listed {
-            context.cache.replace_retry_sources(&retry_policies(), BTreeMap::new());
+            context.cache.replace_retry_sources(retry_policies(), BTreeMap::new());
         }
         let attach = Attach { own: limits.retry_policies.clone(), default: None };
         let mut memory = ReconcileState::default();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Play;
 use super::calls::{look, wrapper};
-use super::departed::watched;
+use super::deleted_objects::watched;
 use crate::api::{Phase, keys};
 use crate::clock::ManualClock;
 use crate::config::Config;

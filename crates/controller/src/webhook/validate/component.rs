@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::finding::{Findings, text};
 use super::template::PodTemplate;
-use super::{Occasion, doubts, kubeflow, ray, template};
+use super::{Occasion, kubeflow, ray, template, warnings};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
@@ -54,11 +54,13 @@ impl Judged {
 }
 
 /// What a component is checked against.
-pub(super) struct Around<'a> {
+pub(super) struct ValidationContext<'a> {
     /// Namespace of the AppWrapper, where it names one.
     pub(super) namespace: Option<&'a str>,
     /// Its queue, where it has one.
     pub(super) queue: Option<&'a str>,
+    /// MultiKueue copies one that is stored in the manager cluster. Whoever forges that harms only this AppWrapper.
+    pub(super) is_copy: bool,
     /// The configuration.
     pub(super) config: &'a Config,
     /// How long a failure may last before it counts.
@@ -67,12 +69,13 @@ pub(super) struct Around<'a> {
     pub(super) deletion_on_failure_grace: Period,
 }
 
-impl<'a> Around<'a> {
+impl<'a> ValidationContext<'a> {
     fn of(metadata: &'a Value, config: &'a Config, limits: &Limits) -> Self {
         let given = |value: &'a Value| value.as_str().filter(|text| !text.is_empty());
         Self {
             namespace: given(&metadata["namespace"]),
             queue: queue_of(metadata, config),
+            is_copy: metadata["labels"].get(keys::MULTIKUEUE_ORIGIN).is_some(),
             config,
             failure_grace: limits.failure_grace,
             deletion_on_failure_grace: limits.deletion_on_failure_grace,
@@ -97,7 +100,7 @@ pub(super) fn check_all(
 ) -> Option<Vec<Judged>> {
     // there must be one, as the schema says
     let components = spec["components"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let around = Around::of(metadata, config, limits);
+    let around = ValidationContext::of(metadata, config, limits);
     if occasion != Occasion::Stored && components.len() > COMPONENTS_MAX {
         let message = format!("must have at most {COMPONENTS_MAX} components");
         report.invalid("spec.components", components.len().to_string(), message);
@@ -113,7 +116,7 @@ pub(super) fn check_all(
         totals(&all, report);
     }
     if occasion != Occasion::Stored {
-        doubts::uncounted(&all, report);
+        warnings::uncounted(&all, report);
     }
     Some(all)
 }
@@ -121,7 +124,7 @@ pub(super) fn check_all(
 fn check(
     raw: &Value,
     path: &str,
-    around: &Around<'_>,
+    around: &ValidationContext<'_>,
     occasion: Occasion,
     report: &mut Findings,
 ) -> Judged {
@@ -131,7 +134,7 @@ fn check(
     if occasion != Occasion::Stored {
         ray::check(object, &format!("{path}.template"), report);
         kubeflow::check(object, &format!("{path}.template"), report);
-        doubts::check(object, &format!("{path}.template"), around, report);
+        warnings::check(object, &format!("{path}.template"), around, report);
     }
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();
@@ -210,7 +213,7 @@ fn unique_names(components: &[Value], report: &mut Findings) {
 fn without_pods(i: usize, component: &Judged, report: &mut Findings) -> String {
     let Judged { kind, api_version, known, .. } = component;
     let title = format!("components[{i}] {}", shortened(&component.title()));
-    if let Some(why) = doubts::unsteady(api_version, kind) {
+    if let Some(why) = warnings::unsteady(api_version, kind) {
         return format!("{title} {why}");
     }
     // of another version of a known kind, its pod sets were asked for already

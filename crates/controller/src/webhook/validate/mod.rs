@@ -13,7 +13,6 @@
 mod budget;
 mod carried;
 mod component;
-mod doubts;
 mod execution;
 mod exit_codes;
 mod failure;
@@ -35,6 +34,7 @@ mod template;
 mod topology;
 mod unused;
 mod update;
+mod warnings;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::component::{Around, POD_SETS_MAX};
+use super::component::{POD_SETS_MAX, ValidationContext};
 use super::finding::{Findings, text};
 use super::{Occasion, pod_spec, size};
 use crate::api::{GROUP, PodSet, keys};
@@ -33,6 +33,27 @@ const FORBIDDEN: [(&str, &str); 11] = [
     ("selfLink", SERVER_SET),
 ];
 
+/// What Kueue itself writes into the pod templates of what it admits: another value in a template would be a conflict, and
+/// the last one has Kueue gate the pods until their parent ungates them, which an AppWrapper never does.
+const SET_BY_KUEUE: [(&str, &str); 3] = [
+    ("labels", "kueue.x-k8s.io/podset"),
+    ("annotations", "kueue.x-k8s.io/workload"),
+    ("annotations", "kueue.x-k8s.io/pod-suspending-parent"),
+];
+
+/// Groups whose kinds have a webhook of Kueue that checks their pod templates, beside Jobs and most kinds of `kubeflow.org`.
+const CHECKED_GROUPS: [&str; 5] = [
+    "jobset.x-k8s.io",
+    "leaderworkerset.x-k8s.io",
+    "ray.io",
+    "sparkoperator.k8s.io",
+    "trainer.kubeflow.org",
+];
+
+/// Annotation by which Kueue gates the pods of a Job or a RayCluster, whoever owns it; it removes the gate from those of
+/// its own elastic Workloads only. Source: Kueue 0.19, `job_webhook.go` and `elastic_job_ungater.go`.
+const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
+
 /// What the name of a Role or a binding cannot have: the controller reads the object by its path, and selects it by its name.
 const NOT_IN_PATHS: &[u8] = br"/%?#,=\<>`";
 
@@ -54,7 +75,7 @@ pub(super) fn group(api_version: &str) -> &str {
 pub(super) fn check(
     object: &Value,
     path: &str,
-    around: &Around<'_>,
+    around: &ValidationContext<'_>,
     occasion: Occasion,
     report: &mut Findings,
 ) {
@@ -84,6 +105,44 @@ pub(super) fn check(
     labels(metadata, &path, report);
     misplaced(metadata, &path, report);
     queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, occasion, report);
+    if is_new_for_kueue(around, occasion)
+        && is_gated_if_elastic(object)
+        && metadata["annotations"][ELASTIC] == "true"
+    {
+        let message = "must be left out: Kueue gates the pods, and removes the gate only from jobs that it admits by \
+                       themselves";
+        report.invalid(format!("{path}.annotations[{ELASTIC}]"), "true", message);
+    }
+}
+
+/// Whether an AppWrapper is to be created with a queue. What is wrong for Kueue in a stored one, or in the copy of one, is
+/// there already.
+fn is_new_for_kueue(around: &ValidationContext<'_>, occasion: Occasion) -> bool {
+    around.queue.is_some() && !around.is_copy && occasion != Occasion::Stored
+}
+
+/// Whether Kueue's webhook gates the pods of a kind that has the annotation [`ELASTIC`].
+fn is_gated_if_elastic(object: &Value) -> bool {
+    match (group(api_version(object)), object["kind"].as_str()) {
+        ("batch", Some("Job")) => true,
+        ("ray.io", Some(kind)) => ["RayCluster", "RayJob", "RayService"].contains(&kind),
+        _ => false,
+    }
+}
+
+/// Whether Kueue has a webhook that checks the topology of the pod templates of a kind.
+fn has_webhook_of_kueue(object: &Value) -> bool {
+    match (group(api_version(object)), object["kind"].as_str()) {
+        ("batch", kind) => kind == Some("Job"),
+        ("kubeflow.org", kind) => {
+            kind != Some("MPIJob") || api_version(object).ends_with("v2beta1")
+        }
+        (group, _) => CHECKED_GROUPS.contains(&group),
+    }
+}
+
+fn api_version(object: &Value) -> &str {
+    object["apiVersion"].as_str().unwrap_or_default()
 }
 
 /// What is known of the pod templates of a component.
@@ -110,7 +169,7 @@ pub(super) fn check_pods(
     object: &Value,
     component: &str,
     declared: &[PodSet],
-    around: &Around<'_>,
+    around: &ValidationContext<'_>,
     occasion: Occasion,
     report: &mut Findings,
 ) -> Pods {
@@ -119,6 +178,7 @@ pub(super) fn check_pods(
     let paths: BTreeSet<&str> =
         inferred.iter().chain(declared).map(|set| set.path.as_str()).collect();
     let is_few = paths.len() <= POD_SETS_MAX;
+    let is_job = object["apiVersion"] == "batch/v1" && object["kind"] == "Job";
     let mut pods = Pods::default();
     for text_of_path in paths {
         let Ok(path) = text_of_path.parse::<kinds::Path>() else { continue };
@@ -127,7 +187,13 @@ pub(super) fn check_pods(
         labels(&pod["metadata"], &metadata, report);
         misplaced(&pod["metadata"], &metadata, report);
         size::annotations(&pod["metadata"], &metadata, report);
-        super::topology::check(&pod["metadata"], &metadata, around, occasion, report);
+        if is_new_for_kueue(around, occasion) {
+            let most = inferred.iter().find(|set| is_job && set.path == text_of_path);
+            let most = most.map(PodSet::count);
+            let checks = has_webhook_of_kueue(object);
+            super::topology::check(&pod["metadata"], &metadata, most, checks, report);
+            set_by_kueue(&pod["metadata"], &metadata, report);
+        }
         let spec = &pod["spec"];
         let field = format!("{component}.{text_of_path}.spec");
         if has(spec, "nodeName") {
@@ -236,7 +302,7 @@ pub(super) fn has(object: &Value, field: &str) -> bool {
     }
 }
 
-fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
+fn kind(object: &Value, path: &str, around: &ValidationContext<'_>, report: &mut Findings) {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let parts: Vec<&str> = api_version.split('/').collect();
     let good = match parts[..] {
@@ -359,7 +425,7 @@ fn is_path_segment(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_graphic() && !NOT_IN_PATHS.contains(&byte))
 }
 
-fn namespace(value: &Value, field: &str, around: &Around<'_>, report: &mut Findings) {
+fn namespace(value: &Value, field: &str, around: &ValidationContext<'_>, report: &mut Findings) {
     let given = match value {
         Value::Null => return,
         Value::String(given) if given.is_empty() => return,
@@ -389,6 +455,16 @@ fn labels(metadata: &Value, path: &str, report: &mut Findings) {
     }
 }
 
+/// What only Kueue may write.
+fn set_by_kueue(metadata: &Value, path: &str, report: &mut Findings) {
+    for (map, key) in SET_BY_KUEUE {
+        if let Some(value) = metadata[map].get(key) {
+            let field = format!("{path}.{map}[{key}]");
+            report.invalid(field, text(value), "must be left out: only Kueue sets it");
+        }
+    }
+}
+
 /// Annotations of the AppWrapper, which are read nowhere else.
 fn misplaced(metadata: &Value, path: &str, report: &mut Findings) {
     for key in KEYS {
@@ -406,7 +482,7 @@ fn misplaced(metadata: &Value, path: &str, report: &mut Findings) {
 fn queue(
     value: &Value,
     path: &str,
-    around: &Around<'_>,
+    around: &ValidationContext<'_>,
     occasion: Occasion,
     report: &mut Findings,
 ) {

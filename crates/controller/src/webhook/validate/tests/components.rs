@@ -778,10 +778,12 @@ fn a_pod_in_a_queue_requests_what_kueue_counts() {
     }
 }
 
-/// An AppWrapper in a queue, with such annotations on its pods.
+/// An AppWrapper in a queue, with such annotations on its 8 pods.
 fn with_topology(texts: &[(&str, &str)]) -> Value {
     let mut aw = with(&given(&[job("a")]), "/metadata/labels", json!({ QUEUE: "q" }));
-    let pod = &mut aw["spec"]["components"][0]["template"]["spec"]["template"];
+    let spec = &mut aw["spec"]["components"][0]["template"]["spec"];
+    spec["parallelism"] = json!(8);
+    let pod = &mut spec["template"];
     for (name, text) in texts {
         pod["metadata"]["annotations"][format!("kueue.x-k8s.io/podset-{name}")] = json!(text);
     }
@@ -795,6 +797,8 @@ fn a_topology_that_kueue_cannot_read_is_denied() {
     let name = "g".repeat(257);
     let layered = |text| [("slice-required-topology-constraints", text)];
     let two = r#"[{"topology": "block", "size": 8}, {"Topology": "rack", "Size": 4}]"#;
+    let same = r#"[{"topology": "rack", "size": 8}, {"topology": "rack", "size": 4}]"#;
+    let odd = r#"[{"topology": "block", "size": 8}, {"topology": "rack", "size": 3}]"#;
     for right in [
         &[("required-topology", rack)][..],
         &[("preferred-topology", rack), ("group-name", "workers")],
@@ -826,6 +830,8 @@ fn a_topology_that_kueue_cannot_read_is_denied() {
             "slice-required-topology-constraints",
             "a size of at least 1",
         ),
+        (&layered(same), "slice-required-topology-constraints", "a level of its own"),
+        (&layered(odd), "slice-required-topology-constraints", "which the next size divides"),
     ] {
         let start = format!("{field}[kueue.x-k8s.io/podset-{key}]: ");
         let aw = with_topology(wrong);
@@ -839,40 +845,84 @@ fn a_topology_that_kueue_cannot_read_is_denied() {
     }
 }
 
-/// Kueue starts such an AppWrapper.
+/// Kueue admits such an AppWrapper, and denies its component.
 #[test]
-fn a_topology_annotation_that_kueue_does_not_use_is_doubtful() {
+fn a_topology_that_kueue_denies_for_components_is_denied() {
     let rack = ("required-topology", "rack");
     let slice = ("slice-required-topology", "rack");
     let layers = ("slice-required-topology-constraints", r#"[{"topology": "rack", "size": 4}]"#);
-    let long = format!("[{}]", " ".repeat(1_024));
+    let large = (layers.0, r#"[{"topology": "rack", "size": 9}]"#);
     let group = ("group-name", "workers");
     let unconstrained = ("unconstrained-topology", "nothing that is read");
-    let ignored = "Kueue ignores it without kueue.x-k8s.io/podset-";
-    let first = "Kueue uses only the first of kueue.x-k8s.io/podset-";
-    let no_group =
-        "Kueue does not support a group with kueue.x-k8s.io/podset-slice-required-topology";
+    let alone = "must be left out without kueue.x-k8s.io/podset-";
+    let first = "must be the only one of kueue.x-k8s.io/podset-";
+    let beside = "must be left out with kueue.x-k8s.io/podset-slice-";
+    let many = "must not have slices of more than the 8 pods: ";
+    let field = "spec.components[0].template.spec.template.metadata.annotations";
+    let deployment = |pod: &Value| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+            "spec": {"replicas": 8, "template": pod}})
+    };
     for (annotations, key, fragment) in [
-        (&[rack, ("preferred-topology", "nor this"), unconstrained][..], "", first),
-        (&[("preferred-topology", "rack"), unconstrained], "", first),
-        (&[("slice-required-topology", "/")], "slice-required-topology", ignored),
-        (&[("slice-size", "0")], "slice-size", ignored),
-        (&[slice, ("slice-size", "0"), layers], "", first),
-        (&[(layers.0, long.as_str())], layers.0, "is not checked"),
-        (&[group], "group-name", ignored),
-        (&[rack, ("group-name", "7")], "group-name", "give a name that is no number"),
-        (&[rack, group, layers], "group-name", no_group),
+        (&[rack, ("preferred-topology", "nor this"), unconstrained][..], rack.0, first),
+        (&[("preferred-topology", "rack"), unconstrained], "preferred-topology", first),
+        (&[("slice-required-topology", "/")], "slice-required-topology", alone),
+        (&[("slice-size", "0")], "slice-size", alone),
+        (&[slice, ("slice-size", "9")], "slice-size", many),
+        (&[large], layers.0, many),
+        (&[slice, ("slice-size", "0"), layers], layers.0, beside),
+        (&[("slice-size", "4"), layers], layers.0, beside),
+        (&[group], "group-name", alone),
+        (&[rack, ("group-name", "7")], "group-name", "must not be a number: "),
+        (&[rack, group, layers], "group-name", beside),
     ] {
-        let field = "warning: spec.components[0].template.spec.template.metadata.annotations";
-        let start = match key {
-            "" => format!("{field}: "),
-            key => format!("{field}[kueue.x-k8s.io/podset-{key}]: "),
-        };
-        only(fragment, &judged(&with_topology(annotations)), &start, fragment);
+        let start = format!("error: {field}[kueue.x-k8s.io/podset-{key}]: ");
+        let aw = with_topology(annotations);
+        let said = judged(&aw);
+        only(fragment, &said, &start, fragment);
+        only(fragment, &said, &start, "Kueue's webhook denies the component");
+        // there is only a webhook for its pods
+        if fragment != many {
+            let pod = &aw["spec"]["components"][0]["template"]["spec"]["template"];
+            let other = with(&aw, "/spec/components/0/template", deployment(pod));
+            let start = start.replace("error", "warning");
+            only(fragment, &judged(&other), &start, "denies the pods if Kueue manages pods");
+        }
+        // it is there already, also in the cluster from which MultiKueue copies it
+        let labels = json!({QUEUE: "q", "kueue.x-k8s.io/multikueue-origin": "multikueue"});
+        assert_eq!(judged(&with(&aw, "/metadata/labels", labels)), Vec::<String>::new());
+        let changed = with(&aw, "/metadata/annotations", json!({"a": "b"}));
+        let said = update(&aw, &changed, Requester::default(), &Config::default());
+        assert_eq!(say(said), Vec::<String>::new());
     }
     let said = judged(&with_topology(&[rack, group, slice, ("slice-size", "4")]));
     assert_eq!(said.len(), 2, "{said:#?}");
-    assert!(said.iter().all(|text| text.contains("Kueue does not support a group")), "{said:#?}");
+    assert!(said.iter().all(|text| text.contains(beside)), "{said:#?}");
+    let long = format!("[{}]", " ".repeat(1_024));
+    let start = format!("warning: {field}[kueue.x-k8s.io/podset-{}]: ", layers.0);
+    only("long", &judged(&with_topology(&[(layers.0, long.as_str())])), &start, "is not checked");
+}
+
+#[test]
+fn a_template_has_nothing_that_only_kueue_sets() {
+    let pod = "template.spec.template.metadata";
+    for (metadata, map, key, fragment) in [
+        (pod, "labels", "podset", "only Kueue sets it"),
+        (pod, "annotations", "workload", "only Kueue sets it"),
+        (pod, "annotations", "pod-suspending-parent", "only Kueue sets it"),
+        ("template.metadata", "annotations", "elastic-job", "Kueue gates the pods"),
+    ] {
+        let (place, key) = (format!("{metadata}.{map}"), format!("kueue.x-k8s.io/{key}"));
+        let pointer = format!("/spec/components/0/{}", place.replace('.', "/"));
+        let bare = with(&given(&[job("a")]), &pointer, json!({ key.as_str(): "true" }));
+        assert_eq!(judged(&bare), Vec::<String>::new());
+        let aw = with(&bare, "/metadata/labels", json!({ QUEUE: "q" }));
+        let start = format!("error: spec.components[0].{place}[{key}]: Invalid value: \"true\": ");
+        only(&key, &judged(&aw), &start, fragment);
+        // it is there already
+        let said = update(&bare, &aw, Requester::default(), &Config::default());
+        assert_eq!(say(said), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::observe::UNWATCHED_AGAIN_AFTER;
 use crate::observe::assemble::{Wrapper, kind_of};
-use crate::observe::departed::Departed;
+use crate::observe::deleted_objects::DeletedObjects;
 use crate::observe::memory::ReconcileState;
 use crate::observe::pod_record::WatchedPod;
 use crate::observe::records::ObjectRecord;
@@ -74,7 +74,7 @@ async fn what_has_ended_is_seen_once_more_after_its_deletion() {
             assert_eq!(has_ended, is_seen, "{condition}, {way}");
             assert_eq!(memory.pods_unseen_for().is_some(), is_seen, "there is another look");
         }
-        memory.departed = Departed::default(); // it was decided about
+        memory.deleted_objects = DeletedObjects::default(); // it was decided about
         let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
         assert_eq!(seen.components[1].presence, Presence::Unseen, "{condition}, {way}");
     }
@@ -171,7 +171,7 @@ async fn a_pod_that_has_failed_is_seen_once_more_after_its_deletion() {
             assert_eq!(failed.len(), usize::from(is_seen), "{phase} {deletion}");
             assert!(failed.iter().all(|pod| pod.component == Some(1) && pod.gone));
         }
-        memory.departed = Departed::default(); // it was decided about
+        memory.deleted_objects = DeletedObjects::default(); // it was decided about
         let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
         assert!(seen.is_ok_and(|seen| seen.pods.is_empty()) || !is_seen, "{phase} {deletion}");
     }
@@ -227,9 +227,9 @@ async fn a_failed_pod_that_a_list_shows_no_more_is_seen_once_more() {
             let again = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
             assert_eq!(again.unwrap().pods.len(), 1, "it is one pod");
         }
-        memory.departed = Departed::default(); // it was decided about
+        memory.deleted_objects = DeletedObjects::default(); // it was decided about
         look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await.unwrap();
-        memory.departed = Departed::default();
+        memory.deleted_objects = DeletedObjects::default();
         let last = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
         assert!(last.unwrap().pods.is_empty(), "{is_told_first}");
     }

@@ -79,12 +79,12 @@ fn has_ended(record: &PodRecord) -> bool {
 
 /// The same, as far as it is known to be ours, until it is decided about.
 #[derive(Debug, Default)]
-pub struct Departed {
+pub struct DeletedObjects {
     pods: Vec<Pod>,
     objects: Vec<(KindKey, ObjectRecord)>,
 }
 
-impl Departed {
+impl DeletedObjects {
     /// Takes in what was deleted since the last look: components, and pods of ours. A pod is ours if an earlier look has found
     /// that; so is a component, or `recorded` holds its UID.
     pub fn take(&mut self, deleted: Deleted, kin: &Kin, recorded: &BTreeSet<&str>) {
@@ -172,17 +172,17 @@ mod tests {
             kin.put_component(index, job);
         }
         let recorded = BTreeSet::from([jobs[0].as_str()]);
-        let mut departed = Departed::default();
-        departed.take(deleted(PODS_MAX, &[]), &kin, &recorded);
-        departed.take(deleted(36, &jobs), &kin, &recorded);
+        let mut deleted_objects = DeletedObjects::default();
+        deleted_objects.take(deleted(PODS_MAX, &[]), &kin, &recorded);
+        deleted_objects.take(deleted(36, &jobs), &kin, &recorded);
         for job in &jobs {
-            assert!(departed.object(&kind(), [Some(job.as_str()), None]).is_some(), "{job}");
+            assert!(deleted_objects.object(&kind(), [Some(job.as_str()), None]).is_some(), "{job}");
         }
-        assert!(departed.object(&kind(), [Some("stranger"), None]).is_none());
+        assert!(deleted_objects.object(&kind(), [Some("stranger"), None]).is_none());
         // a wrapped Pod is a component, too
-        assert!(departed.object(&KindKey::pod(), [Some("p1"), None]).is_none());
+        assert!(deleted_objects.object(&KindKey::pod(), [Some("p1"), None]).is_none());
         kin.put_component(0, "p1");
-        departed.take(deleted(2, &[]), &kin, &recorded);
-        assert!(departed.object(&KindKey::pod(), [Some("p1"), None]).is_some());
+        deleted_objects.take(deleted(2, &[]), &kin, &recorded);
+        assert!(deleted_objects.object(&KindKey::pod(), [Some("p1"), None]).is_some());
     }
 }

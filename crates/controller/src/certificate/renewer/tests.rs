@@ -79,8 +79,8 @@ async fn a_refused_configuration_keeps_nothing_from_the_other() {
         let client = refusing(refused, serde_json::to_value(&data).unwrap(), &written);
         let (clock, current) = (Arc::new(ManualClock::at(now)), Arc::new(Current::new()));
         let names = CertificateNames::of("ns");
-        let mut keeper = Keeper::new(&client, clock, current.clone(), names);
-        let error = keeper.look().await.unwrap_err().to_string();
+        let mut renewer = Renewer::new(&client, clock, current.clone(), names);
+        let error = renewer.look().await.unwrap_err().to_string();
         assert!(error.contains(MUTATING), "the first error is returned: {error}");
         assert_eq!(*written.lock().unwrap(), writes, "{refused:?}");
         assert!(current.pair().is_some(), "{refused:?}: nothing is served");

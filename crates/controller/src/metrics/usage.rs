@@ -31,7 +31,7 @@ pub struct Spent {
 
 /// An AppWrapper whose status is written, as far as its ledger goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Spender<'a> {
+pub struct UsageChange<'a> {
     /// The status before.
     pub old: &'a AppWrapperStatus,
     /// The status after; none where the AppWrapper is removed.
@@ -42,7 +42,7 @@ pub struct Spender<'a> {
     pub categories: &'a [FailureCategory],
 }
 
-impl Spender<'_> {
+impl UsageChange<'_> {
     /// The seconds that the write settles, by state and cause; empty for most writes.
     #[must_use]
     pub fn parts(&self, now: Timestamp) -> Vec<(UsageState, String, i64)> {
@@ -132,8 +132,8 @@ mod tests {
     }
 
     fn parts(old: &AppWrapperStatus, new: Option<&AppWrapperStatus>) -> String {
-        let spender = Spender { old, new, created: Some(at(-1000)), categories: &[] };
-        let parts = spender.parts(at(100));
+        let change = UsageChange { old, new, created: Some(at(-1000)), categories: &[] };
+        let parts = change.parts(at(100));
         let texts =
             parts.iter().map(|(state, cause, more)| format!("{}/{cause} {more}", state.as_str()));
         texts.collect::<Vec<_>>().join(", ")
@@ -251,8 +251,8 @@ mod tests {
             (&json!({"state": "waiting"}), &[], vec![]),
         ] {
             let old = status(&json!([]), usage);
-            let spender = Spender { old: &old, new: None, created: None, categories: &[] };
-            let real = spender.real(&requested, nodes);
+            let change = UsageChange { old: &old, new: None, created: None, categories: &[] };
+            let real = change.real(&requested, nodes);
             assert_eq!(real.iter().collect::<Vec<_>>(), want, "{usage}");
         }
     }
@@ -268,7 +268,7 @@ mod tests {
             &json!({"seconds": {"lost": 1}}),
         );
         let categories = &config.unwrap().failure_categories;
-        let spender = Spender { old: &old, new: Some(&new), created: None, categories };
-        assert_eq!(spender.parts(at(0)), [(UsageState::Lost, "cuda".to_owned(), 1)]);
+        let change = UsageChange { old: &old, new: Some(&new), created: None, categories };
+        assert_eq!(change.parts(at(0)), [(UsageState::Lost, "cuda".to_owned(), 1)]);
     }
 }

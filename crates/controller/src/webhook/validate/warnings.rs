@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::component::{Around, Judged};
+use super::component::{Judged, ValidationContext};
 use super::finding::{Findings, text};
 use crate::kinds::Kind;
 use crate::tuning::Period;
@@ -75,7 +75,12 @@ const UNSTEADY: [(&str, &str, &str); 4] = [
 ];
 
 /// Warns of what a template may say, but probably does not mean.
-pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
+pub(super) fn check(
+    object: &Value,
+    path: &str,
+    around: &ValidationContext<'_>,
+    report: &mut Findings,
+) {
     let kind = Kind::of_object(object);
     let of_any_version = Kind::of_object_of_any_version(object);
     if of_any_version.group() == "ray.io" {

@@ -26,13 +26,13 @@ impl PanicSite {
 
 /// The counters, and whether the configuration is valid.
 #[derive(Clone, Debug)]
-pub(super) struct Mishaps {
+pub(super) struct InternalErrors {
     panics: IntCounterVec,
     events_dropped: IntCounter,
     configuration_valid: IntGauge,
 }
 
-impl Mishaps {
+impl InternalErrors {
     pub(super) fn register(registry: &Registry) -> Self {
         let panics = counter(
             "appwrapper_panics_total",

@@ -22,7 +22,7 @@ use super::configuration;
 use super::generation::{self, Generation};
 use super::lifetimes::Lifetimes;
 use super::name::{Name, Names};
-use super::plan::{Change, Faced, Rotation, plan};
+use super::plan::{Change, Rotation, WebhookState, plan};
 use super::stored::{Certificates, Data};
 use crate::client;
 use crate::clock::Clock;
@@ -109,7 +109,7 @@ impl CertificateNames {
 }
 
 /// Keeps a certificate of its own in force.
-pub struct Keeper {
+pub struct Renewer {
     clock: Arc<dyn Clock>,
     current: Arc<Current>,
     lifetimes: Lifetimes,
@@ -168,14 +168,14 @@ fn cannot(verb: &'static str, kind: &str, name: &str) -> impl FnOnce(kube::Error
 /// The state that was read.
 struct ClusterState {
     configurations: Vec<DynamicObject>,
-    faced: Faced,
+    faced: WebhookState,
     secret: Option<Secret>,
     data: Data,
     stored: Certificates,
 }
 
-impl Keeper {
-    /// A keeper with the usual lifetimes.
+impl Renewer {
+    /// A renewer with the usual lifetimes.
     #[must_use]
     pub fn new(
         client: &Client,
@@ -341,7 +341,7 @@ impl Keeper {
     /// Reads the configurations, and only then the Secret: see [`super::plan`]. The first error of a configuration comes beside
     /// what was read: it keeps nobody from serving the certificate that is there.
     async fn read(&mut self) -> Result<(ClusterState, Option<Error>), Error> {
-        let mut faced = Faced { names: self.names.clone(), bundles: vec![] };
+        let mut faced = WebhookState { names: self.names.clone(), bundles: vec![] };
         let (mut configurations, mut unread) = (vec![], None);
         for Configuration { kind, name, api } in &self.configurations {
             let found = match api.get_opt(name).await.map_err(cannot("read", kind, name)) {
