@@ -61,7 +61,7 @@ enum Command {
     Attempts(aw::Target),
     /// Show what the reserved quota of an AppWrapper was used for, and what each attempt cost
     Eff(aw::Target),
-    /// Report what reserved quota was used for, by queue, user, failure category or node
+    /// Report what reserved quota was used for, by queue, user, namespace, failure category or node
     ///
     /// Only AppWrappers that still exist are in the report. Each counts with all the time that its status
     /// records; the metric `appwrapper_resource_seconds_total` also covers those that were deleted.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use appwrapper::certificate::{CertificateNames, Keeper, Lifetimes, Webhooks};
+use appwrapper::certificate::{CertificateNames, Lifetimes, Renewer, Webhooks};
 use appwrapper::clock::{Clock, SystemClock};
 use appwrapper::sim::{ApiServer, Store};
 use appwrapper::tls::{self, Current, Limits, Pair, Validity};
@@ -74,7 +74,7 @@ fn allow(body: &Bytes) -> impl IntoResponse + use<> {
     ([(header::CONTENT_TYPE, "application/json")], answer.to_string())
 }
 
-/// A replica of a webhook on the real control plane: its keeper and its server.
+/// A replica of a webhook on the real control plane: its renewer and its server.
 struct Replica {
     current: Arc<Current>,
     url: String,
@@ -84,8 +84,8 @@ struct Replica {
 impl Replica {
     async fn start(client: &Client, place: &CertificateNames, lifetimes: Lifetimes) -> Self {
         let (current, asked) = (Arc::new(Current::new()), Arc::new(AtomicUsize::new(0)));
-        let keeper = Keeper::new(client, Arc::new(SystemClock), current.clone(), place.clone());
-        tokio::spawn(keeper.with_lifetimes(lifetimes).run());
+        let renewer = Renewer::new(client, Arc::new(SystemClock), current.clone(), place.clone());
+        tokio::spawn(renewer.with_lifetimes(lifetimes).run());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("https://{}/", listener.local_addr().expect("an address"));
         let count = asked.clone();
@@ -280,8 +280,8 @@ impl Simulated {
         let place = CertificateNames::of("default");
         let replicas = [(); 2].map(|()| {
             let current = Arc::new(Current::new());
-            let keeper = Keeper::new(&client, clock.clone(), current.clone(), place.clone());
-            tokio::spawn(keeper.with_lifetimes(Lifetimes::of(LIFE)).run());
+            let renewer = Renewer::new(&client, clock.clone(), current.clone(), place.clone());
+            tokio::spawn(renewer.with_lifetimes(Lifetimes::of(LIFE)).run());
             current
         });
         Self { client, replicas, clock, place }

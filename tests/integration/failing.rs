@@ -107,14 +107,24 @@ fn a_job_that_retries_its_own_pod_is_not_reset() {
 fn a_pod_that_is_replaced_late_does_not_reset() {
     test("a_pod_that_is_replaced_late_does_not_reset", async |case| {
         let graces = ["admissionGracePeriodDuration", "warmupGracePeriodDuration"];
-        let settings = tuned(&graces.map(|grace| (grace, "1s")));
+        let settings = tuned(&graces.map(|grace| (grace, "2s")));
         case.wrap("aw", settings, vec![app("Deployment", "d", 1)]).await;
         case.ready("aw", 0).await;
         let first = case.pod("d-", "Running").await;
         // Both graces have passed since the deployment when this one has ended.
-        case.wrap("timer", json!({}), vec![pod("timer", &[("run-for", "2s")])]).await;
+        case.wrap("timer", json!({}), vec![pod("timer", &[("run-for", "3s")])]).await;
+        case.pod("timer", "Running").await;
+        case.record("v1", "ResourceQuota").await;
+        case.create(no_more("pods")).await;
+        case.until("the quota is known", |log| {
+            let mut states = log.of("ResourceQuota", "none");
+            states.find(|it| it.object["status"]["hard"]["pods"] == "0").map(drop)
+        })
+        .await;
         case.phase("timer", "Succeeded").await;
-        case.delete("v1", "Pod", &first.name).await;
+        case.force_delete_pod(&first.name).await;
+        case.condition("aw", "PodsReady", "False").await;
+        case.delete("v1", "ResourceQuota", "none").await;
         case.until("another pod", |log| {
             let pods = log.all("Pod").filter(|pod| pod.name.starts_with("d-"));
             let mut others = pods.filter(|pod| pod.uid() != first.uid());
@@ -123,7 +133,17 @@ fn a_pod_that_is_replaced_late_does_not_reset() {
         .await;
         case.others_go_on("other").await;
         case.ready("aw", 0).await;
-        assert_eq!(case.log().phases("aw"), ["", "Resuming", "Running"]);
+        let log = case.log();
+        assert_eq!(log.phases("aw"), ["", "Resuming", "Running"]);
+        let unhealthy = log.of("AppWrapper", "aw").filter(|seen| {
+            seen.condition("PodsReady") == "False"
+                && seen.condition("Unhealthy") == "True"
+                && seen.condition_field("Unhealthy", "reason") == "InsufficientPodsReady"
+        });
+        for seen in unhealthy {
+            let waited = seconds(seen.moment("PodsReady"), seen.moment("Unhealthy"));
+            assert!(waited >= 1, "the graces begin anew: {}", seen.object["status"]);
+        }
     });
 }
 

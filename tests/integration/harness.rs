@@ -330,6 +330,14 @@ impl Case {
         .await
     }
 
+    /// Waits for an AppWrapper to be in a phase, or to have been in it: it may leave the phase before the test looks.
+    pub async fn was(&self, name: &str, phase: &str) -> RawObject {
+        self.until(&format!("{name} was {phase}"), |log| {
+            log.of("AppWrapper", name).find(|seen| seen.phase() == phase).cloned()
+        })
+        .await
+    }
+
     /// Waits for an AppWrapper to have been in these phases, in this order, with nothing between. Kueue may
     /// let it in before the controller has looked at it once: then it was not Suspended at first.
     pub async fn phases(&self, name: &str, phases: &[&str]) {

@@ -1,5 +1,7 @@
 //! What outlives its object: the log of a failed pod, and the record of a deleted AppWrapper.
 
+use std::time::Duration;
+
 use kube::api::{DynamicObject, ListParams};
 use serde_json::json;
 
@@ -11,6 +13,15 @@ use crate::installed::{INSTALLED, installed_test};
 async fn kept_logs(case: &Case) -> Vec<DynamicObject> {
     let all = ListParams::default().labels("workload.codeflare.dev/failure-log");
     case.api("v1", "ConfigMap").list(&all).await.expect("an answer").items
+}
+
+async fn until_no_log_is_kept(case: &Case) {
+    let gone = async {
+        while !kept_logs(case).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(2), gone).await.expect("the logs are deleted");
 }
 
 #[test]
@@ -55,9 +66,7 @@ fn a_log_outlives_its_pod_and_goes_with_the_appwrapper() {
         user.run(&["logs", "bad", "--failed"]).with(1, &["does not belong to this AppWrapper"]);
         case.delete("v1", "ConfigMap", &name).await;
         case.delete_wrapper("bad").await;
-        while !kept_logs(&case).await.is_empty() {
-            tokio::task::yield_now().await;
-        }
+        until_no_log_is_kept(&case).await;
 
         let settings = tuned(&[("retryLimit", "6"), ("failureGracePeriodDuration", "0s")]);
         let life = [("run-for", "0s"), ("exit-code", "3")];

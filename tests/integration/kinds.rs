@@ -1,5 +1,7 @@
 //! Each kind has its own way to run, succeed and fail; and kinds come and go.
 
+use std::time::Duration;
+
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -245,9 +247,12 @@ async fn end_first_version(case: &Case, definition: &str) {
     let replaced = definitions.replace(definition, &PostParams::default(), &stored).await;
     replaced.expect("it is accepted");
     let group = &stored.spec.group;
-    while case.client.list_api_group_resources(&format!("{group}/v1")).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    let ended = async {
+        while case.client.list_api_group_resources(&format!("{group}/v1")).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(2), ended).await.expect("v1 is no longer served");
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn a_retry_avoids_the_node_that_failed() {
         ];
         let settings = tuned(&[("retryPolicies", "policies-avoids")]);
         case.wrap("avoids", settings, vec![pod("avoids", &life)]).await;
-        let resetting = case.phase("avoids", "Resetting").await;
+        let resetting = case.was("avoids", "Resetting").await;
         let avoided = resetting.object["status"]["avoidNodes"][0].clone();
         assert!(avoided.is_string(), "{}", resetting.object["status"]);
         case.phase("avoids", "Succeeded").await;
@@ -200,13 +200,16 @@ fn a_policy_that_changes_holds_for_the_next_failure() {
         };
         let name = "policies-changes";
         case.create(policy(name, spec("Retry"))).await;
-        let life = [("run-for", "3s"), ("exit-code", "7")];
         let settings = tuned(&[("retryPolicies", name)]);
-        case.wrap("changes", settings, vec![pod("changes", &life)]).await;
-        case.phase("changes", "Resetting").await;
+        case.wrap("changes", settings, vec![pod("changes", &[])]).await;
+        case.ready("changes", 0).await;
+        case.end_pod("changes", "7").await;
+        case.ready("changes", 1).await;
         let api = case.cluster_api("workload.codeflare.dev/v1alpha1", "RetryPolicy");
         let patch = kube::api::Patch::Merge(json!({"spec": spec("Fail")}));
         api.patch(name, &kube::api::PatchParams::default(), &patch).await.expect("it is there");
+        case.others_go_on("other").await;
+        case.end_pod("changes", "7").await;
         case.phase("changes", "Failed").await;
         let log = case.log();
         let actions = [0, 1].map(|index| attempt(&log, "changes", index)["action"].clone());
@@ -235,19 +238,24 @@ fn the_kill_switch_holds_from_the_next_decision() {
             let controller = Controller::new(line.client(Role::First), clock, config(20));
             let context = controller.context.clone();
             let told = async {
-                let fails = [("run-for", "2s"), ("exit-code", "1")];
                 let granted = tuned(&[
                     ("failureGracePeriodDuration", "0s"),
                     ("retryPausePeriodDuration", "3s"),
                 ]);
-                let waiting = tuned(&[("failureGracePeriodDuration", "6s")]);
-                case.wrap("granted", granted, vec![pod("granted", &fails)]).await;
-                case.phase("granted", "Resetting").await;
-                case.wrap("waiting", waiting, vec![pod("waiting", &fails)]).await;
+                let waiting = tuned(&[("failureGracePeriodDuration", "10s")]);
+                for (name, settings) in [("granted", granted), ("waiting", waiting)] {
+                    case.wrap(name, settings, vec![pod(name, &[])]).await;
+                    case.ready(name, 0).await;
+                }
+                case.end_pod("waiting", "1").await;
                 case.condition("waiting", "Unhealthy", "True").await;
+                case.end_pod("granted", "1").await;
+                case.was("granted", "Resetting").await;
                 *context.config.write().expect("nobody panicked") = Arc::new(config(0));
                 context.requeue_all();
                 case.phase("waiting", "Failed").await;
+                case.ready("granted", 1).await;
+                case.end_pod("granted", "1").await;
                 case.phase("granted", "Failed").await;
                 let log = case.log();
                 assert_eq!(attempt(&log, "waiting", 0)["rule"]["source"], "killSwitch");

@@ -152,16 +152,16 @@ fn a_resumed_appwrapper_is_another_attempt_and_no_retry() {
 #[test]
 fn suspension_does_not_restart_the_deletion_of_a_reset() {
     test("suspension_does_not_restart_the_deletion_of_a_reset", async |case| {
-        let settings = tuned(&[("forcefulDeletionGracePeriodDuration", "3s")]);
         let fails = [("run-for", "0s"), ("exit-code", "1")];
         let templates = vec![job("j", json!({}), &fails), pod("p", &[("stuck", "")])];
-        case.wrap("aw", settings, templates).await;
+        case.wrap("aw", json!({}), templates).await;
         let reset = case.phase("aw", "Resetting").await;
         case.says("aw", "DeletingResources", "Pod/p").await;
         case.suspend("aw", true).await;
         let suspending = case.phase("aw", "Suspending").await;
         let began = |seen: &RawObject| seen.moment_at("/status/since/deleting");
         assert_eq!(began(&suspending), began(&reset));
+        case.force_delete_pod("p").await;
         let done = case.phase("aw", "Suspended").await;
         nothing_is_left(&done);
         assert_eq!(done.restarts(), 1);

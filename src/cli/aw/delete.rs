@@ -13,8 +13,8 @@ use super::super::configuration::ControllerConfig;
 use super::super::explain::live::around;
 use super::super::place::{One, Place};
 use super::super::{Error, term};
+use super::observations::{Observation, Observations};
 use super::reach::Written;
-use super::sights::{Sight, Sights};
 use super::{Done, Patience, Target, block_on, now, sentence, words};
 use crate::api::{condition, keys};
 use crate::snapshot::{Owner, Pod, Presence, Snapshot};
@@ -116,16 +116,16 @@ struct Waiting {
 impl Waiting {
     /// Waits until it is gone; tells somebody who looks on what it waits for, when that changes.
     async fn until_gone(&mut self, place: &Place) -> Result<(), Error> {
-        let mut sights = Sights::of(place, &self.last);
+        let mut observations = Observations::of(place, &self.last);
         let mut looks = tokio::time::interval(LOOK);
         // a look that takes longer is not followed by another at once
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         looks.reset();
         loop {
             tokio::select! {
-                sight = sights.next() => match sight? {
-                    Sight::Is(one) => self.last = *one,
-                    Sight::Gone => return Ok(()),
+                sight = observations.next() => match sight? {
+                    Observation::Is(one) => self.last = *one,
+                    Observation::Gone => return Ok(()),
                 },
                 _ = looks.tick(), if std::io::stderr().is_terminal() => self.tell(place).await,
             }

@@ -375,8 +375,8 @@ mod tests {
             let policy = json!({"metadata": {"name": "p"}, "spec": {"rules": [rule]}});
             let (cache, policies) = (Cache::default(), observed::retry_policies());
             let at = Key { namespace: String::new(), name: "p".into() };
-            let policy = observed::RetrySource::of(&seen(&policy), &policies);
-            cache.put_retry_source(&policies, at, policy);
+            let policy = observed::RetrySource::of(&seen(&policy), policies);
+            cache.put_retry_source(policies, at, policy);
             let all = may_avoid_nodes(wrapper, &cache, &attach);
             let found = nodes(&place, &objects, all, &mut vec![]).await;
             assert_eq!(found.len(), want, "{rule}");

@@ -28,7 +28,7 @@ pub(in crate::cli) struct Args {
     /// Only AppWrappers that held quota within this time, and failures within it, such as 7d
     #[arg(long, value_name = "DURATION", default_value = "7d")]
     since: Period,
-    /// What a row is about
+    /// What to group the rows by
     #[arg(long, value_enum, default_value_t)]
     by: By,
     /// Namespace; defaults to the namespace of the kubeconfig
@@ -44,7 +44,7 @@ pub(in crate::cli) struct Args {
     output: Output,
 }
 
-/// What a row is about.
+/// What the rows are grouped by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum By {

@@ -17,8 +17,8 @@ use serde_json::Value;
 use super::super::configuration::ControllerConfig;
 use super::super::place::{One, Place};
 use super::super::{Error, json, program, term};
+use super::observations::Observations;
 use super::reach::Written;
-use super::sights::Sights;
 use super::switch::awaits_its_user;
 use super::workload::Queued;
 use super::{Done, Target, block_on, multikueue, now, words};
@@ -267,7 +267,7 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
     }
     let file = kept.place();
     term::progress(&format!("{name}: waiting until it is gone; its manifest is in {file}"));
-    Sights::of(place, one).gone(place, name).await.map_err(|error| kept.explain(&error))?;
+    Observations::of(place, one).gone(place, name).await.map_err(|error| kept.explain(&error))?;
     match place.create(manifest, false).await {
         Ok(Written::Yes) => {
             kept.forget();

@@ -261,6 +261,16 @@ fn of_workload(
         }
         // one that the controller has deactivated for a while stays so from now on
         (SwitchAction::Suspend, true | false) => SuspendPlan::Annotation,
+        (SwitchAction::Resume, true | false) if is_kept_without_queue(workload, wrapper) => {
+            SuspendPlan::No(format!(
+                "is not resumed: Kueue has created a Workload without a queue for it, and would suspend it again; to give \
+                 it a queue: kubectl label appwrapper {} -n {} {}=QUEUE; if manageJobsWithoutQueueName no longer \
+                 applies to it, delete the Workload {name}",
+                wrapper.name,
+                wrapper.namespace,
+                keys::QUEUE_NAME
+            ))
+        }
         // its queue was removed: Kueue would admit the Workload, and never finish it
         (SwitchAction::Resume, true | false) if wrapper.queue.is_none() => {
             if wrapper.spec.suspend {
@@ -279,6 +289,13 @@ fn of_workload(
         (SwitchAction::Resume, true) => SuspendPlan::Already(RUNS.to_owned()),
         (SwitchAction::Resume, false) => SuspendPlan::Workload(Box::new(workload.clone())),
     }
+}
+
+/// Whether Kueue suspends one that names no queue again, as it does with `manageJobsWithoutQueueName`: it has made a Workload
+/// without a queue, which it never admits.
+fn is_kept_without_queue(workload: &SeenWorkload, wrapper: &Wrapper) -> bool {
+    let is_waiting = !workload.is("Admitted") && !workload.is("Finished");
+    wrapper.spec.suspend && wrapper.queue.is_none() && workload.queue.is_none() && is_waiting
 }
 
 /// Why Kueue does not admit one that is suspended by the queue that it names, and what its user can do; none where that

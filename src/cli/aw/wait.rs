@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::super::place::{One, Place};
 use super::super::{Error, term};
 use super::list::state;
-use super::sights::{Sight, Sights};
+use super::observations::{Observation, Observations};
 use super::{Done, Patience, Target, block_on, now, sentence, words};
 use crate::api::Phase;
 use crate::observe::assemble::Wrapper;
@@ -80,14 +80,14 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
     };
     let (place, found) = patience.answer(look).await?;
     let mut sight = match found {
-        Some(one) => Sight::Is(one.into()),
-        None if args.goal == Goal::Deleted => Sight::Gone,
+        Some(one) => Observation::Is(one.into()),
+        None if args.goal == Goal::Deleted => Observation::Gone,
         None => return Err(Error::Negative(place.nobody(name))),
     };
-    let was_there = matches!(sight, Sight::Is(_));
+    let was_there = matches!(sight, Observation::Is(_));
     let mut verdict = judge(args.goal, &sight);
     let mut timed_out = false;
-    if let (WaitState::Wait, Sight::Is(one)) = (&verdict, &sight) {
+    if let (WaitState::Wait, Observation::Is(one)) = (&verdict, &sight) {
         let mut course = Course { goal: args.goal, last: (**one).clone() };
         let watched = course.watch(&place);
         let end = match patience.left() {
@@ -96,7 +96,7 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
         };
         (sight, verdict) = match end {
             Some(end) => end?,
-            None => (Sight::Is(course.last.into()), WaitState::Wait),
+            None => (Observation::Is(course.last.into()), WaitState::Wait),
         };
         timed_out = verdict == WaitState::Wait;
     }
@@ -110,8 +110,8 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
             reached: verdict == WaitState::Reached,
             timed_out,
             phase: match &sight {
-                Sight::Is(one) => Some(one.wrapper.status.phase),
-                Sight::Gone => None,
+                Observation::Is(one) => Some(one.wrapper.status.phase),
+                Observation::Gone => None,
             },
         },
         message: sentence(&place.namespace, name, &message),
@@ -126,13 +126,13 @@ struct Course {
 
 impl Course {
     /// Watches until there is a verdict.
-    async fn watch(&mut self, place: &Place) -> Result<(Sight, WaitState), Error> {
-        let mut sights = Sights::of(place, &self.last);
+    async fn watch(&mut self, place: &Place) -> Result<(Observation, WaitState), Error> {
+        let mut observations = Observations::of(place, &self.last);
         loop {
-            let sight = sights.next().await?;
+            let sight = observations.next().await?;
             let verdict = judge(self.goal, &sight);
             match (&sight, &verdict) {
-                (Sight::Is(one), WaitState::Wait) => self.note(one),
+                (Observation::Is(one), WaitState::Wait) => self.note(one),
                 _ => return Ok((sight, verdict)),
             }
         }
@@ -148,16 +148,16 @@ impl Course {
     }
 }
 
-fn judge(goal: Goal, sight: &Sight) -> WaitState {
+fn judge(goal: Goal, sight: &Observation) -> WaitState {
     let never = |why: &str| WaitState::Never(why.to_owned());
     let wrapper = match (goal, sight) {
-        (Goal::Deleted, Sight::Gone) => return WaitState::Reached,
-        (Goal::Phase(_), Sight::Gone) => return never("it was deleted"),
-        (Goal::Deleted, Sight::Is(_)) => return WaitState::Wait,
-        (Goal::Phase(wanted), Sight::Is(one)) if one.wrapper.status.phase == wanted => {
+        (Goal::Deleted, Observation::Gone) => return WaitState::Reached,
+        (Goal::Phase(_), Observation::Gone) => return never("it was deleted"),
+        (Goal::Deleted, Observation::Is(_)) => return WaitState::Wait,
+        (Goal::Phase(wanted), Observation::Is(one)) if one.wrapper.status.phase == wanted => {
             return WaitState::Reached;
         }
-        (Goal::Phase(_), Sight::Is(one)) => &one.wrapper,
+        (Goal::Phase(_), Observation::Is(one)) => &one.wrapper,
     };
     match wrapper.status.phase {
         _ if goal == Goal::Phase(Phase::Terminating) => WaitState::Wait,
@@ -188,7 +188,7 @@ const fn text(goal: Goal) -> &'static str {
     }
 }
 
-fn message(args: &Args, was_there: bool, sight: &Sight, verdict: &WaitState) -> String {
+fn message(args: &Args, was_there: bool, sight: &Observation, verdict: &WaitState) -> String {
     let goal = |reach: &str| match args.goal {
         Goal::Phase(phase) => format!("{reach} phase {}", phase.as_str()),
         Goal::Deleted => "be deleted".to_owned(),
@@ -201,11 +201,11 @@ fn message(args: &Args, was_there: bool, sight: &Sight, verdict: &WaitState) -> 
         WaitState::Wait => {
             let timeout = args.timeout.map(|timeout| format!(" within {timeout}"));
             let now_is = match sight {
-                Sight::Is(one) => {
+                Observation::Is(one) => {
                     let phase = words::phase(one.wrapper.status.phase);
                     format!("it is {phase}, {}", state(&one.wrapper, now()))
                 }
-                Sight::Gone => "it is gone".to_owned(),
+                Observation::Gone => "it is gone".to_owned(),
             };
             let not = match args.goal {
                 Goal::Phase(_) => format!("did not {}", goal("reach")),
@@ -233,11 +233,11 @@ mod tests {
             output: Output::Text,
         };
         let args = Args { target, goal: Goal::Deleted, timeout: None };
-        let said = |was_there| message(&args, was_there, &Sight::Gone, &WaitState::Reached);
+        let said = |was_there| message(&args, was_there, &Observation::Gone, &WaitState::Reached);
         assert_eq!([true, false].map(said), ["was deleted", "does not exist"]);
     }
 
-    fn sight(phase: &str, deleting: bool) -> Sight {
+    fn sight(phase: &str, deleting: bool) -> Observation {
         let mut object = json!({
             "metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
             "spec": {"components": []},
@@ -249,7 +249,7 @@ mod tests {
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
-        Sight::Is(One::of(seen).unwrap().into())
+        Observation::Is(One::of(seen).unwrap().into())
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
         });
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
-        let sight = Sight::Is(One::of(seen).unwrap().into());
+        let sight = Observation::Is(One::of(seen).unwrap().into());
         let want = WaitState::Never("it has failed: pod p exited with code 3".to_owned());
         assert_eq!(judge(Goal::Phase(Phase::Succeeded), &sight), want);
     }
@@ -305,10 +305,10 @@ mod tests {
             (phase(Phase::Running), sight("Terminating", true), never("it is being deleted")),
             (phase(Phase::Terminating), sight("Running", true), WaitState::Wait),
             (phase(Phase::Terminating), sight("Failed", false), WaitState::Wait),
-            (phase(Phase::Terminating), Sight::Gone, never("it was deleted")),
-            (phase(Phase::Succeeded), Sight::Gone, never("it was deleted")),
+            (phase(Phase::Terminating), Observation::Gone, never("it was deleted")),
+            (phase(Phase::Succeeded), Observation::Gone, never("it was deleted")),
             (Goal::Deleted, sight("Succeeded", false), WaitState::Wait),
-            (Goal::Deleted, Sight::Gone, WaitState::Reached),
+            (Goal::Deleted, Observation::Gone, WaitState::Reached),
         ] {
             assert_eq!(judge(goal, &sight), want, "{goal:?}");
         }

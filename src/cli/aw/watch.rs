@@ -19,7 +19,7 @@ use super::super::place::{One, Place};
 use super::super::run::stop_of_a_view;
 use super::super::term::{self, Page, Screen};
 use super::super::{DONE, Error, Output};
-use super::sights::{Sight, Sights};
+use super::observations::{Observation, Observations};
 use super::{Target, block_on, now, sentence, wait};
 use crate::api::{Phase, keys};
 use crate::observe::live::pod_resource;
@@ -84,13 +84,13 @@ struct Course {
 
 impl Course {
     /// What is new about it, where something is that a line is worth.
-    fn note(&mut self, sight: Sight) -> Option<StatusChange> {
+    fn note(&mut self, sight: Observation) -> Option<StatusChange> {
         let change = match sight {
-            Sight::Is(one) => {
+            Observation::Is(one) => {
                 self.one = *one;
                 StatusChange::of(&self.one.wrapper, now())
             }
-            Sight::Gone => StatusChange::deleted(now()),
+            Observation::Gone => StatusChange::deleted(now()),
         }
         .after(&self.changes);
         if self.changes.last().is_some_and(|last| last.is_same(&change)) {
@@ -129,8 +129,8 @@ async fn lines(
     output: Output,
     mut stop: impl Future + Unpin,
 ) -> Result<End, Error> {
-    let mut sights = Sights::of(place, &course.one);
-    let mut sight = Sight::Is(course.one.clone().into());
+    let mut observations = Observations::of(place, &course.one);
+    let mut sight = Observation::Is(course.one.clone().into());
     loop {
         if let Some(change) = course.note(sight) {
             let is_read = match output {
@@ -149,7 +149,7 @@ async fn lines(
             return Ok(end);
         }
         sight = tokio::select! {
-            seen = sights.next() => seen?,
+            seen = observations.next() => seen?,
             _ = &mut stop => return Ok(End::Interrupted),
         };
     }
@@ -161,9 +161,9 @@ async fn live(
     mut course: Course,
     mut stop: impl Future + Unpin,
 ) -> Result<End, Error> {
-    let mut sights = Sights::of(place, &course.one).in_view();
+    let mut observations = Observations::of(place, &course.one).in_view();
     let mut pods = Pods::of(place, &course.one);
-    course.note(Sight::Is(course.one.clone().into()));
+    course.note(Observation::Is(course.one.clone().into()));
     let mut ticks = tokio::time::interval(FRAME);
     let screen = Screen::enter();
     let end = loop {
@@ -171,15 +171,15 @@ async fn live(
             break end;
         }
         tokio::select! {
-            seen = sights.next() => drop(course.note(seen?)),
+            seen = observations.next() => drop(course.note(seen?)),
             () = pods.next() => {}
             _ = &mut stop => break End::Interrupted,
             // a storm of changes is drawn once a second, too
-            _ = ticks.tick() => screen.draw(&draw(&course, &pods, sights.note())),
+            _ = ticks.tick() => screen.draw(&draw(&course, &pods, observations.note())),
         }
     };
     drop(screen);
-    term::print(&Page::from(draw(&course, &pods, sights.note())));
+    term::print(&Page::from(draw(&course, &pods, observations.note())));
     Ok(end)
 }
 

@@ -82,7 +82,8 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued, now: Timestamp) -> Op
         }
         Queued::Nothing => Some(plain(
             "Kueue has not created its Workload: check that integrations.frameworks of Kueue lists \
-             workload.codeflare.dev/appwrapper, and that the PriorityClass or WorkloadPriorityClass that it names exists"
+             workload.codeflare.dev/appwrapper, that managedJobsNamespaceSelector of Kueue matches the labels of the \
+             namespace, and that the PriorityClass or WorkloadPriorityClass that it names exists"
                 .to_owned(),
         )),
         Queued::Hidden(why) => Some(plain(format!("cannot list its Workload: {why}"))),

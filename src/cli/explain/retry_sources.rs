@@ -37,11 +37,11 @@ pub(in crate::cli) async fn collect(
     let (mut of_local, mut of_cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
         let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
-        let local = reader.read(&retry_sources::local_queues(), at).await?;
+        let local = reader.read(retry_sources::local_queues(), at).await?;
         if let Some(RetrySource::LocalQueue { cluster_queue, policies }) = local {
             of_local = policies;
             let at = Key { namespace: String::new(), name: cluster_queue };
-            let cluster = reader.read(&retry_sources::cluster_queues(), at).await?;
+            let cluster = reader.read(retry_sources::cluster_queues(), at).await?;
             if let Some(RetrySource::ClusterQueue { policies }) = cluster {
                 of_cluster = policies;
             }
@@ -49,13 +49,13 @@ pub(in crate::cli) async fn collect(
     }
     if let Some(default) = &attach.default {
         let at = Key { namespace: String::new(), name: default.clone() };
-        reader.read(&retry_sources::retry_policies(), at).await?; // whether it overrides
+        reader.read(retry_sources::retry_policies(), at).await?; // whether it overrides
     }
     let default = retry_sources::default_policy(cache, attach);
     let names = attached(of_cluster.as_deref(), of_local.as_deref(), &attach.own, default);
     for name in names {
         let at = Key { namespace: String::new(), name };
-        reader.read(&retry_sources::retry_policies(), at).await?;
+        reader.read(retry_sources::retry_policies(), at).await?;
     }
     Ok(reader.found)
 }
@@ -64,7 +64,7 @@ impl Collected {
     fn forbidden(&mut self, kind: &KindKey, name: &str, why: &str) {
         let mut note = format!("cannot read {} {name}: {why}", kind.kind);
         // most users may not read a ClusterQueue, and few attach a policy: a note is enough
-        if *kind == retry_sources::cluster_queues() {
+        if kind == retry_sources::cluster_queues() {
             note += "; RetryPolicies attached to it are not considered";
         } else {
             self.unread.push(note.clone());
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn without_a_policy_or_a_queue_of_the_namespace_the_policies_are_not_known() {
         let mut found = Collected { objects: vec![], notes: vec![], unread: vec![] };
-        found.forbidden(&retry_sources::cluster_queues(), "all", "no");
+        found.forbidden(retry_sources::cluster_queues(), "all", "no");
         let note =
             "cannot read ClusterQueue all: no; RetryPolicies attached to it are not considered";
         assert_eq!((found.notes.as_slice(), found.unread.len()), (&[note.to_owned()][..], 0));
-        found.forbidden(&retry_sources::local_queues(), "gpu", "no");
-        found.forbidden(&retry_sources::retry_policies(), "infra", "no");
+        found.forbidden(retry_sources::local_queues(), "gpu", "no");
+        found.forbidden(retry_sources::retry_policies(), "infra", "no");
         let want = ["cannot read LocalQueue gpu: no", "cannot read RetryPolicy infra: no"];
         assert_eq!(found.unread, want);
         assert_eq!(found.notes[1..], want);

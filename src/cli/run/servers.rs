@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::worker::{Stop, Worker, stop_all};
 use super::{Error, cluster};
-use crate::certificate::{self, CertificateNames, Keeper, Lifetimes, Name, PROGRESS_SERVICE};
+use crate::certificate::{self, CertificateNames, Lifetimes, Name, PROGRESS_SERVICE, Renewer};
 use crate::clock::Clock;
 use crate::config::{Config, ServerUrl};
 use crate::kinds::ProgressEndpoint;
@@ -165,7 +165,7 @@ fn keep(client: &Client, clock: &Arc<dyn Clock>, config: &Config, current: &Arc<
         tokio::spawn(certificate::files(directory, current.clone()));
     } else {
         let names = CertificateNames::of(client.default_namespace());
-        tokio::spawn(Keeper::new(client, clock.clone(), current.clone(), names).run());
+        tokio::spawn(Renewer::new(client, clock.clone(), current.clone(), names).run());
     }
 }
 
@@ -182,14 +182,14 @@ fn keep_for_pods(
     let url = url.map_or_else(by_service, |url| url.to_string());
     let told = context.clone();
     let names = CertificateNames::progress(namespace);
-    let keeper = Keeper::new(client, context.clock.clone(), current.clone(), names)
+    let renewer = Renewer::new(client, context.clock.clone(), current.clone(), names)
         .with_lifetimes(Lifetimes::of_pods())
         .with_name(name)
         .telling(move |ca| {
             let endpoint = ProgressEndpoint { url: url.clone(), ca: ca.to_owned() };
             told.progress.set(Serving::At(Arc::new(endpoint)), told.clock.now());
         });
-    tokio::spawn(keeper.run());
+    tokio::spawn(renewer.run());
 }
 
 /// Tells whether the certificate is valid, and when it expires.

@@ -87,12 +87,12 @@ impl Live {
 
     async fn list(
         &self,
-        kind: KindKey,
+        kind: &KindKey,
         namespace: Option<&str>,
         notes: &mut Vec<String>,
     ) -> Vec<RawObject> {
         let client = &self.place.client;
-        let listed = match live::retry_source_resource(client, &kind).await {
+        let listed = match live::retry_source_resource(client, kind).await {
             Ok(resource) => live::list(client, &resource, namespace, &ListParams::default()).await,
             // without Kueue, there are none
             Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return vec![],

@@ -3,6 +3,24 @@
 use serde_json::{Map, Value};
 
 use crate::api::keys;
+use crate::kinds;
+
+/// What Kueue adds to the metadata of a pod, or of a pod template of what it has admitted. Source: Kueue 0.19.
+const OF_KUEUE: [(&str, &str); 10] = [
+    ("labels", MANAGED_BY_KUEUE),
+    ("labels", "kueue.x-k8s.io/podset"),
+    ("labels", keys::QUEUE_NAME),
+    ("labels", "kueue.x-k8s.io/local-queue-name"),
+    ("labels", "kueue.x-k8s.io/cluster-queue-name"),
+    ("labels", "kueue.x-k8s.io/multikueue-worker-workload-pod"),
+    ("annotations", "kueue.x-k8s.io/workload"),
+    ("annotations", "kueue.x-k8s.io/workload-slice-name"),
+    ("annotations", "kueue.x-k8s.io/pod-suspending-parent"),
+    ("annotations", "kueue.x-k8s.io/pod-group-serving"),
+];
+
+/// Kueue adds it in a queue with a topology where a template asks for none; its author may have written it as well.
+const UNCONSTRAINED: &str = "kueue.x-k8s.io/podset-unconstrained-topology";
 
 /// The label of a Pod that Kueue admits by itself.
 const MANAGED_BY_KUEUE: &str = "kueue.x-k8s.io/managed";
@@ -21,7 +39,7 @@ pub(super) fn remove(object: &mut Value) {
     match kind {
         (Some("batch/v1"), Some("Job")) => job(object),
         (Some("v1"), Some("Service")) => service(object),
-        (Some("v1"), Some("Pod")) => pod(object),
+        (Some("v1"), Some("Pod")) => drop_fields(object, "/spec", &["nodeName"]),
         (Some("apps/v1"), Some("Deployment")) => {
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
             if let Some(metadata) = metadata {
@@ -47,21 +65,42 @@ fn job(object: &mut Value) {
     }
 }
 
-/// Kueue, which would remove its gates from a Pod that it admits, admits the AppWrapper instead.
-fn pod(object: &mut Value) {
-    drop_fields(object, "/spec", &["nodeName"]);
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        remove_entry(metadata, "labels", MANAGED_BY_KUEUE);
+/// Removes from the pod templates of an object what Kueue has added to them: it admits the AppWrapper instead, and adds to
+/// its components what their pods need then. Returns whether node selectors, tolerations or the annotation of an
+/// unconstrained topology remain, which may be Kueue's, too.
+pub(super) fn remove_of_kueue(object: &mut Value) -> bool {
+    let mut has_placement = false;
+    for set in kinds::infer(object).unwrap_or_default() {
+        let Ok(path) = set.path.parse::<kinds::Path>() else { continue };
+        let Ok(pod) = path.get_mut(object) else { continue };
+        let has = |field: &str| match &pod["spec"][field] {
+            Value::Object(fields) => !fields.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        };
+        let is_unconstrained = pod["metadata"]["annotations"][UNCONSTRAINED] == "true";
+        let is_placed = has("nodeSelector") || has("tolerations") || is_unconstrained;
+        has_placement |= remove_of_pod(pod) && is_placed;
     }
-    let Some(gates) = object.pointer_mut("/spec/schedulingGates").and_then(Value::as_array_mut)
-    else {
-        return;
-    };
-    let domain = |gate: &Value| Some(gate["name"].as_str()?.split_once('/')?.0.to_owned());
-    gates.retain(|gate| domain(gate).as_deref() != Some(keys::KUEUE_GROUP));
-    if gates.is_empty() {
-        drop_fields(object, "/spec", &["schedulingGates"]);
+    has_placement
+}
+
+/// Whether there was anything to remove from a pod template.
+fn remove_of_pod(pod: &mut Value) -> bool {
+    let before = pod.clone();
+    if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+        for (map, key) in OF_KUEUE {
+            remove_entry(metadata, map, key);
+        }
     }
+    if let Some(gates) = pod.pointer_mut("/spec/schedulingGates").and_then(Value::as_array_mut) {
+        let domain = |gate: &Value| Some(gate["name"].as_str()?.split_once('/')?.0.to_owned());
+        gates.retain(|gate| domain(gate).as_deref() != Some(keys::KUEUE_GROUP));
+        if gates.is_empty() {
+            drop_fields(pod, "/spec", &["schedulingGates"]);
+        }
+    }
+    *pod != before
 }
 
 /// A headless Service stays so.
@@ -133,7 +172,10 @@ mod tests {
 
     #[test]
     fn what_kueue_added_to_a_pod_is_removed() {
-        let pod = |metadata: Value, spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+        let pod = |metadata: Value, mut spec: Value| {
+            spec["containers"] = json!([{"name": "main"}]);
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        };
         let gated = |names: &[&str]| {
             let gates: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
             json!({"schedulingGates": gates})
@@ -157,8 +199,43 @@ mod tests {
             ),
         ] {
             let mut object = found.clone();
-            remove(&mut object);
+            assert!(!remove_of_kueue(&mut object), "{found}");
             assert_eq!(object, want, "{found}");
+        }
+    }
+
+    #[test]
+    fn what_kueue_added_to_pod_templates_is_removed() {
+        let job = |metadata: Value, mut spec: Value| {
+            spec["containers"] = json!([{"name": "main"}]);
+            json!({"apiVersion": "batch/v1", "kind": "Job",
+                "spec": {"template": {"metadata": metadata, "spec": spec}}})
+        };
+        let ran = || {
+            json!({
+                "labels": {"kueue.x-k8s.io/podset": "main", "kueue.x-k8s.io/managed": "true",
+                    "kueue.x-k8s.io/local-queue-name": "gpu", "team": "vision",
+                    "kueue.x-k8s.io/cluster-queue-name": "all", "kueue.x-k8s.io/queue-name": "gpu"},
+                "annotations": {"kueue.x-k8s.io/workload": "w",
+                    "kueue.x-k8s.io/workload-slice-name": "w",
+                    "kueue.x-k8s.io/pod-suspending-parent": "deployment",
+                    "kueue.x-k8s.io/pod-group-serving": "true"},
+            })
+        };
+        let own = || json!({"labels": {"team": "vision"}});
+        let gates = json!({"schedulingGates": [{"name": "kueue.x-k8s.io/elastic-job"}]});
+        let selector = json!({"nodeSelector": {"gpu": "h100"}});
+        let tolerations = json!({"tolerations": [{"key": "gpu"}]});
+        for (metadata, spec, left, is_noted) in [
+            (ran(), gates, json!({}), false),
+            (ran(), selector.clone(), selector.clone(), true),
+            (ran(), tolerations.clone(), tolerations, true),
+            // Kueue has not run this one
+            (own(), selector.clone(), selector, false),
+        ] {
+            let mut object = job(metadata, spec.clone());
+            assert_eq!(remove_of_kueue(&mut object), is_noted, "{spec}");
+            assert_eq!(object, job(own(), left), "{spec}");
         }
     }
 }

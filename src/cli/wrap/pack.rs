@@ -236,6 +236,12 @@ fn template(document: &Document, notes: &mut Vec<String>) -> Value {
     }
     if document.value["metadata"]["uid"].is_string() {
         added::remove(&mut object);
+        if added::remove_of_kueue(&mut object) {
+            notes.push(format!(
+                "{title}: node selectors, tolerations and the annotation podset-unconstrained-topology of its pods \
+                 stay, also where Kueue has added them: remove these"
+            ));
+        }
     }
     let kind = Kind::of_object(&object);
     let has_no_pods = WITHOUT_PODS.contains(&document.group());
@@ -310,6 +316,19 @@ data: {a: b}
         assert_eq!(template(1)["spec"].get("suspend"), None);
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(notes[0].starts_with("Job/train: spec.suspend is left out"), "{notes:?}");
+        assert_eq!(validate::offline(&manifest, &Config::default()), vec![]);
+    }
+
+    #[test]
+    fn the_placement_by_a_flavor_is_noted() {
+        let mut documents = read(JOB);
+        let job = &mut documents[0].value;
+        job["metadata"]["uid"] = json!("u");
+        let pod = &mut job["spec"]["template"];
+        pod["metadata"] = json!({"labels": {"kueue.x-k8s.io/podset": "main"}});
+        pod["spec"]["nodeSelector"] = json!({"gpu": "h100"});
+        let Packed { manifest, notes } = pack(&documents, &WrapOptions::default()).unwrap();
+        assert!(notes.iter().any(|it| it.ends_with("ResourceFlavor: remove these")), "{notes:?}");
         assert_eq!(validate::offline(&manifest, &Config::default()), vec![]);
     }
 

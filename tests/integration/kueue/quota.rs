@@ -167,6 +167,30 @@ fn pod_sets_for_which_kueue_has_no_room_wait_for_ever() {
     });
 }
 
+#[test]
+fn an_appwrapper_is_suspended_after_its_maximum_execution_time() {
+    let name = "an_appwrapper_is_suspended_after_its_maximum_execution_time";
+    installed_test(name, async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-time", 1).create(&case).await;
+        let mut aw = queued("aw", "kueue-time", json!({}), vec![pod("p", &[])]);
+        aw["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = "20".into();
+        case.create(aw).await;
+        case.ready("aw", 0).await;
+        case.until("Kueue deactivates it", |log| {
+            let mut states = log.workloads("aw");
+            states.find(|seen| seen.object["spec"]["active"] == false).map(drop)
+        })
+        .await;
+        let done = case.phase("aw", "Suspended").await;
+        assert_eq!((done.restarts(), done.condition("QuotaReserved")), (0, "False"));
+        case.workload("aw", "QuotaReserved", "False").await;
+        let phases = ["", "Suspended", "Resuming", "Running", "Suspending", "Suspended"];
+        case.phases("aw", &phases).await;
+        case.lawful("aw").await;
+    });
+}
+
 /// What the webhook denies in a queue, seen where there is no webhook: Kueue's own integration of other kinds counts both.
 #[test]
 fn kueue_counts_neither_sidecars_nor_resources_of_whole_pods() {

@@ -52,7 +52,7 @@ fn an_eviction_in_the_middle_of_a_retry_uses_no_retry() {
         case.create(queued("aw", "kueue-recovery", settings, vec![pod("p", &[])])).await;
         case.ready("aw", 0).await;
         case.end_pod("p", "7").await;
-        let resetting = case.phase("aw", "Resetting").await;
+        let resetting = case.was("aw", "Resetting").await;
         let evicted = case
             .until("Kueue evicts it", |log| {
                 let evicted = |seen: &&RawObject| seen.condition("Evicted") == "True";

@@ -36,7 +36,7 @@ fn setting(name: &str) -> Option<u64> {
 
 /// What its user does to an AppWrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum UserAction {
     /// Suspends it, past Kueue, which starts it again at once: nobody took its quota.
     Suspend,
     Delete,
@@ -45,7 +45,7 @@ enum Deed {
 /// An AppWrapper, and what its user does to it in which phase.
 struct Plan {
     object: Value,
-    deed: Option<(&'static str, Deed)>,
+    deed: Option<(&'static str, UserAction)>,
 }
 
 fn lane_name(number: usize) -> String {
@@ -93,11 +93,11 @@ fn plan(rng: &mut Rng, number: usize) -> Plan {
         object = with_priority(object, NAME);
     }
     let phases = ["Suspended", "Resuming", "Running", "Resetting", "Suspending"];
-    let deeds = [Deed::Suspend, Deed::Delete];
+    let deeds = [UserAction::Suspend, UserAction::Delete];
     let deed = rng.permille(400).then(|| (*rng.pick(&phases), *rng.pick(&deeds)));
     // what is not running can be suspended no more
     let deed = deed.filter(|(phase, deed)| {
-        *deed == Deed::Delete || ["Resuming", "Running", "Resetting"].contains(phase)
+        *deed == UserAction::Delete || ["Resuming", "Running", "Resetting"].contains(phase)
     });
     Plan { object, deed }
 }
@@ -107,7 +107,7 @@ struct Driver<'a> {
     case: &'a Case,
     rng: Rng,
     plans: std::vec::IntoIter<Plan>,
-    deeds: BTreeMap<String, (&'static str, Deed)>,
+    deeds: BTreeMap<String, (&'static str, UserAction)>,
     /// Those that have not ended.
     open: BTreeMap<String, String>,
     /// The lane that is drained, and for how many more changes.
@@ -154,8 +154,8 @@ impl Driver<'_> {
         let Some((_, deed)) = due else { return };
         self.deeds.remove(name);
         match deed {
-            Deed::Suspend => suspend(self.case, name).await,
-            Deed::Delete => {
+            UserAction::Suspend => suspend(self.case, name).await,
+            UserAction::Delete => {
                 // it may have ended, but it is there
                 let params = DeleteParams::background();
                 drop(self.case.wrappers().delete(name, &params).await);

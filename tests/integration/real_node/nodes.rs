@@ -49,7 +49,7 @@ fn a_kubelet_that_comes_back_in_time_costs_nothing() {
         assert_eq!(seen.object["status"]["resettingCount"].as_i64().unwrap_or(0), 0);
         assert!(!before.is_empty());
         assert_eq!(node.processes_of(pod.uid()), before, "its containers ran on");
-        let done = "its kubelet stops reporting for half a minute, less than FailureGracePeriod";
+        let done = "its kubelet stops reporting for half a minute, less than failureGracePeriod";
         all([on_the_page(done, &wrote(&case.log(), "aw"), &said(&seen.object))]);
         node.stop().await;
     });

@@ -97,9 +97,11 @@ impl World {
         if from != to && !ways(from).contains(&to) {
             self.note(seen, format!("went from {from:?} to {to:?}"));
         }
+        if after.restarts > after.limit {
+            self.note(seen, format!("{} restarts, of {}", after.restarts, after.limit));
+        }
         if after.restarts < before.restarts
             || after.restarts > before.restarts + i64::from(from != to && to == "Resetting")
-            || after.restarts > after.limit
         {
             let Wrapper { restarts, limit, .. } = after;
             self.note(seen, format!("{} restarts, then {restarts}, of {limit}", before.restarts));
@@ -107,7 +109,7 @@ impl World {
         if HOLD_QUOTA.contains(&to) && !after.quota && !after.gone {
             self.note(seen, format!("no quota in {to}"));
         }
-        if before.deployed && from == "Succeeded" && to == from && after.quota {
+        if to == "Succeeded" && after.quota && !after.gone {
             self.note(seen, "quota after success".to_owned());
         }
         self.wrappers.insert(seen.uid().to_owned(), after);
@@ -253,7 +255,9 @@ mod tests {
             ("from \"Resuming\" to \"Succeeded\"", vec![wrapper(4, "Succeeded", true, 0)]),
             ("1 restarts, then 0", vec![resetting.clone(), wrapper(6, "Resuming", true, 0)]),
             ("0 restarts, then 1", vec![wrapper(4, "Running", true, 1)]),
+            ("4 restarts, of 3", vec![running.clone(), wrapper(5, "Resetting", true, 4)]),
             ("no quota in Running", vec![wrapper(4, "Running", false, 0)]),
+            ("quota after success", vec![running.clone(), wrapper(5, "Succeeded", true, 0)]),
         ] {
             let mut all = start();
             all.extend(course);

@@ -61,6 +61,11 @@ fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
     };
     let plain = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
     let of = |active| found(workload(active));
+    let of_queue = |active| found(SeenWorkload { queue: Some("gpu".into()), ..workload(active) });
+    let admitted = found(SeenWorkload {
+        conditions: vec![condition("Admitted", "True", "Admitted")],
+        ..workload(true)
+    });
     let returning = found(SeenWorkload { deactivated_for: Some("1".into()), ..workload(false) });
     let later = found(SeenWorkload { requeue_at: Some(at(53)), evictions: 2, ..workload(true) });
     let hidden = Queued::Hidden("forbidden".into());
@@ -91,9 +96,11 @@ fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
         ),
         (plain(false), of(true), Resume, "is not suspended"),
         (plain(false), hidden.clone(), Resume, "is not suspended"),
-        (wrapper(Phase::Suspended, None, true), of(false), Resume, "spec"),
+        (wrapper(Phase::Suspended, None, true), of_queue(false), Resume, "spec"),
         (wrapper(Phase::Running, None, false), of(false), Resume, "is not suspended"),
-        (wrapper(Phase::Suspended, None, true), of(true), Resume, "spec"),
+        (wrapper(Phase::Suspended, None, true), of_queue(true), Resume, "spec"),
+        (wrapper(Phase::Suspended, None, true), admitted, Resume, "spec"),
+        (wrapper(Phase::Suspended, None, true), of(true), Resume, "would suspend it again"),
         (plain(true), hidden, Resume, "is waiting for admission by queue gpu; see "),
     ] {
         let said = match planned(&wrapper, &queued, action) {

@@ -53,7 +53,7 @@ fn what_waits_and_until_when() {
             format!("Running Wait {reason} {} w-0", at(360)),
         ),
         (
-            "a Terminating pod stops the clock, until ForcefulDeletionGracePeriod is over",
+            "a Terminating pod stops the clock, until forcefulDeletionGracePeriod is over",
             terminating(),
             604,
             format!("Running Wait StuckTerminating {} w-0", at(605)),

@@ -18,14 +18,14 @@ const READ_EVERY: Duration = Duration::from_secs(2);
 
 /// What is seen of an AppWrapper.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
+pub(super) enum Observation {
     Is(Box<One>),
     /// There is none of that name, or another one.
     Gone,
 }
 
 /// The AppWrapper of a name and a UID, as a watch shows it.
-pub(super) struct Sights {
+pub(super) struct Observations {
     events: Events<Event<RawObject>>,
     uid: String,
     /// The list with which the watch begins had an object.
@@ -37,7 +37,7 @@ pub(super) struct Sights {
     in_view: bool,
 }
 
-impl Sights {
+impl Observations {
     /// Watches an AppWrapper that was seen.
     pub(super) fn of(place: &Place, one: &One) -> Self {
         let config =
@@ -62,13 +62,13 @@ impl Sights {
     ///
     /// # Errors
     /// The user may not watch AppWrappers.
-    pub(super) async fn next(&mut self) -> Result<Sight, Error> {
+    pub(super) async fn next(&mut self) -> Result<Observation, Error> {
         while let Some(event) = self.events.next().await {
             let event = match event {
                 Ok(event) => event,
                 // there is no such kind any more, and no object of it
                 Err(error) if request_error(&error).is_some_and(is_unserved) => {
-                    return Ok(Sight::Gone);
+                    return Ok(Observation::Gone);
                 }
                 Err(error) => {
                     tolerate(&error)?;
@@ -93,7 +93,7 @@ impl Sights {
                 Event::InitDone if self.listed => {
                     self.note = self.note.take().filter(|_| !self.in_view);
                 }
-                Event::InitDone | Event::Delete(_) => return Ok(Sight::Gone),
+                Event::InitDone | Event::Delete(_) => return Ok(Observation::Gone),
             }
         }
         Err(Error::Cluster("the watch ended unexpectedly".to_owned()))
@@ -121,8 +121,8 @@ impl Sights {
     pub(super) async fn gone(mut self, place: &Place, name: &str) -> Result<(), Error> {
         loop {
             match self.next().await {
-                Ok(Sight::Is(_)) => {}
-                Ok(Sight::Gone) => return Ok(()),
+                Ok(Observation::Is(_)) => {}
+                Ok(Observation::Gone) => return Ok(()),
                 Err(_) => return self.gone_by_reads(place, name).await,
             }
         }
@@ -148,11 +148,11 @@ impl Sights {
     }
 
     /// What is seen; none where it cannot be read.
-    fn sight(&self, seen: RawObject) -> Option<Sight> {
+    fn sight(&self, seen: RawObject) -> Option<Observation> {
         if seen.meta.uid.as_deref() != Some(self.uid.as_str()) {
-            return Some(Sight::Gone);
+            return Some(Observation::Gone);
         }
-        One::of(seen).ok().map(|one| Sight::Is(one.into()))
+        One::of(seen).ok().map(|one| Observation::Is(one.into()))
     }
 }
 
@@ -193,9 +193,9 @@ mod tests {
         kube::Error::Service("the token has expired".into())
     }
 
-    fn sights(events: Vec<watcher::Result<Event<RawObject>>>, in_view: bool) -> Sights {
+    fn observations(events: Vec<watcher::Result<Event<RawObject>>>, in_view: bool) -> Observations {
         let events = stream::iter(events).boxed();
-        Sights { events, uid: "u".to_owned(), listed: false, note: None, in_view }
+        Observations { events, uid: "u".to_owned(), listed: false, note: None, in_view }
     }
 
     #[tokio::test]
@@ -215,15 +215,15 @@ mod tests {
             Err(watcher::Error::InitialListFailed(api(404, "404 page not found"))),
             Err(watcher::Error::InitialListFailed(api(403, "forbidden"))),
         ];
-        let mut sights = sights(events, true);
-        assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
-        let note = sights.note().map(str::to_owned).unwrap_or_default();
+        let mut observations = observations(events, true);
+        assert!(matches!(observations.next().await, Ok(Observation::Is(_))));
+        let note = observations.note().map(str::to_owned).unwrap_or_default();
         assert!(note.contains("the token has expired"), "{note}");
-        assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
-        assert_eq!(sights.note(), None);
-        assert!(matches!(sights.next().await, Ok(Sight::Is(_))), "behind a proxy");
-        assert!(matches!(sights.next().await, Ok(Sight::Gone)), "without the kind");
-        assert!(sights.next().await.is_err());
+        assert!(matches!(observations.next().await, Ok(Observation::Is(_))));
+        assert_eq!(observations.note(), None);
+        assert!(matches!(observations.next().await, Ok(Observation::Is(_))), "behind a proxy");
+        assert!(matches!(observations.next().await, Ok(Observation::Gone)), "without the kind");
+        assert!(observations.next().await.is_err());
     }
 
     /// A place whose API server answers one after another, and at the end with the last one.
@@ -266,7 +266,7 @@ mod tests {
             ];
             let begun = tokio::time::Instant::now();
             let told = format!("{answers:?}");
-            let found = sights(events, false).gone(&place(answers), "aw").await;
+            let found = observations(events, false).gone(&place(answers), "aw").await;
             assert_eq!((found.is_ok(), begun.elapsed().as_secs()), (is_gone, seconds), "{told}");
         }
     }
@@ -284,10 +284,10 @@ mod tests {
                 Ok(Event::InitDone),
                 Ok(Event::Apply(seen())),
             ];
-            let mut sights = sights(events, in_view);
+            let mut observations = observations(events, in_view);
             for has_note in [true, !in_view, false] {
-                assert!(matches!(sights.next().await, Ok(Sight::Is(_))));
-                assert_eq!(sights.note().is_some(), has_note, "in a view: {in_view}");
+                assert!(matches!(observations.next().await, Ok(Observation::Is(_))));
+                assert_eq!(observations.note().is_some(), has_note, "in a view: {in_view}");
             }
         }
     }
