@@ -73,16 +73,20 @@ pub(super) fn remove_of_kueue(object: &mut Value) -> bool {
     for set in kinds::infer(object).unwrap_or_default() {
         let Ok(path) = set.path.parse::<kinds::Path>() else { continue };
         let Ok(pod) = path.get_mut(object) else { continue };
-        let has = |field: &str| match &pod["spec"][field] {
-            Value::Object(fields) => !fields.is_empty(),
-            Value::Array(items) => !items.is_empty(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-        };
+        let spec = &pod["spec"];
+        let selects = spec["nodeSelector"].as_object().is_some_and(|labels| !labels.is_empty());
+        let tolerates = spec["tolerations"].as_array().is_some_and(|all| all.iter().any(is_given));
         let is_unconstrained = pod["metadata"]["annotations"][UNCONSTRAINED] == "true";
-        let is_placed = has("nodeSelector") || has("tolerations") || is_unconstrained;
-        has_placement |= remove_of_pod(pod) && is_placed;
+        has_placement |= remove_of_pod(pod) && (selects || tolerates || is_unconstrained);
     }
     has_placement
+}
+
+/// Whether a toleration is none that the API server adds to every Pod. Source: its admission plugin
+/// `DefaultTolerationSeconds`.
+fn is_given(toleration: &Value) -> bool {
+    let key = toleration["key"].as_str().unwrap_or_default();
+    !["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"].contains(&key)
 }
 
 /// Whether there was anything to remove from a pod template.

@@ -326,10 +326,23 @@ data: {a: b}
         job["metadata"]["uid"] = json!("u");
         let pod = &mut job["spec"]["template"];
         pod["metadata"] = json!({"labels": {"kueue.x-k8s.io/podset": "main"}});
-        pod["spec"]["nodeSelector"] = json!({"gpu": "h100"});
-        let Packed { manifest, notes } = pack(&documents, &WrapOptions::default()).unwrap();
-        assert!(notes.iter().any(|it| it.ends_with("ResourceFlavor: remove these")), "{notes:?}");
-        assert_eq!(validate::offline(&manifest, &Config::default()), vec![]);
+        let unreachable = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}]);
+        let annotations = json!({"kueue.x-k8s.io/podset-unconstrained-topology": "true"});
+        for (place, added, is_noted) in [
+            ("/spec/nodeSelector", json!({"gpu": "h100"}), true),
+            ("/spec/tolerations", json!([{"key": "gpu", "operator": "Exists"}]), true),
+            ("/spec/tolerations", unreachable, false),
+            ("/metadata/annotations", annotations, true),
+        ] {
+            let mut documents = documents.clone();
+            let pod = documents[0].value.pointer_mut("/spec/template").unwrap();
+            let (map, field) = place.rsplit_once('/').unwrap();
+            pod.pointer_mut(map).unwrap()[field] = added;
+            let Packed { manifest, notes } = pack(&documents, &WrapOptions::default()).unwrap();
+            let has_note = notes.iter().any(|it| it.ends_with("has added them: remove these"));
+            assert_eq!(has_note, is_noted, "{place}: {notes:?}");
+            assert_eq!(validate::offline(&manifest, &Config::default()), vec![]);
+        }
     }
 
     #[test]
