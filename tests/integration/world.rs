@@ -164,7 +164,6 @@ const FOUND_BY: &[(Mutation, &str)] = &[
     (Mutation::LostIsFenced, "S14"),
     (Mutation::Unguarded, "S10"),
     (Mutation::AnyDeactivationTrusted, "K6"),
-    (Mutation::BesideLeftBehind, "S8"),
     (Mutation::QuotaEarly, "S2"),
     (Mutation::AttemptsOverlap, "S5"),
     (Mutation::NoLimit, "S6"),

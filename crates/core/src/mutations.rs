@@ -35,7 +35,6 @@ named! {
         GrowthEarly: "growth-early", "The memory of a retry grows before everything is gone.";
         StepsAtOnce: "steps-at-once", "The next step begins before the last has got as far as it must.";
         RecreateAtOnce: "recreate-at-once", "A component is created again before its pods are gone.";
-        BesideLeftBehind: "beside-left-behind", "A component is created beside a live pod of the one before.";
         RecreateUncounted: "recreate-uncounted", "A component that is created again is not counted.";
         LostIsFenced: "lost-is-fenced", "Force is used at once on a node that is only not heard of.";
         FatalIsRetried: "fatal-is-retried", "A rule that says that the AppWrapper fails is not heard.";

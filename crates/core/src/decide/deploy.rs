@@ -193,9 +193,6 @@ fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
         Presence::Unseen | Presence::Absent => {}
         Presence::Present(_) | Presence::NoKind => return None,
     }
-    if mutations::is_present(Mutation::BesideLeftBehind) {
-        return None;
-    }
     // this guard would hide the lack of another
     if mutations::is_present(Mutation::RecreateAtOnce)
         || mutations::is_present(Mutation::StaleIsNew)

@@ -16,7 +16,11 @@ use crate::world::oracle::{State, decided};
 /// The invariants of policies.
 pub const POLICIES: &[Invariant<Check>] = &[
     ("P1", "a component is created only when the steps before it reached their status", in_order),
-    ("P2", "a component is recreated only when it and its pods are gone", created_when_gone),
+    (
+        "S8",
+        "a component is created only when the one before and its pods are gone",
+        created_when_gone,
+    ),
     ("P3", "the recreation of a component is counted", recreation_counted),
     ("P4", "the count of a rule never falls", rule_counts_never_fall),
     ("P4", "the count of a rule never exceeds a limit that was in force", within_the_rules_limit),

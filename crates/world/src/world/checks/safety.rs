@@ -26,7 +26,6 @@ pub const SAFETY: &[Invariant<Check>] = &[
     ("S5", "objects of two attempts never exist at the same time", attempts_do_not_overlap),
     ("S6", "the count never falls, and rises by one with a restart", counted_once),
     ("S6", "the count never exceeds the limit in force", within_the_limit),
-    ("S8", "no component is created beside a live pod of the one before", one_object_each),
     ("S9", "phases change only along the edges of the state machine", along_the_edges),
     ("S11", "the finalizer is set before anything is created", finalizer_first),
     ("S11", "the finalizer is removed only when nothing is left", finalizer_last),
@@ -158,20 +157,6 @@ fn within_the_limit(scope: &Scope<'_>) -> Option<String> {
     };
     let (used, all) = (state.used, state.global_used);
     (used > limit || all > global).then(|| format!("{used} of {limit}, {all} of {global} in all"))
-}
-
-/// The store alone keeps two objects of one name apart: what the controller must not do is to create a component
-/// while a pod of the component before it lives on.
-fn one_object_each(scope: &Scope<'_>) -> Option<String> {
-    if !is_new_component(scope) || scope.late {
-        return None;
-    }
-    let part = scope.wrapper.things.get(&scope.change.object.uid)?.part?;
-    let is_of_it = |thing: &&Thing| {
-        thing.part == Some(part) && thing.is_live_pod() && !thing.component && !thing.unproven
-    };
-    let beside = || scope.wrapper.rightful().filter(is_of_it);
-    beside().next().is_some().then(|| names(beside()))
 }
 
 fn along_the_edges(scope: &Scope<'_>) -> Option<String> {
