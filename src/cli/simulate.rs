@@ -233,8 +233,8 @@ fn text(total: &Total, lasted: Duration, shown: &[Smallest]) -> String {
         total.coverage.checks,
         total.failed.len(),
     ));
-    for (phase, happening) in total.coverage.unseen().into_iter().take(12) {
-        text.push_str(&format!("  not covered: {} in {phase:?}\n", happening.as_str()));
+    for (phase, event) in total.coverage.unseen().into_iter().take(12) {
+        text.push_str(&format!("  not covered: {} in {phase:?}\n", event.as_str()));
     }
     let faults: Vec<String> = Fault::ALL
         .iter()
@@ -262,9 +262,8 @@ fn failure(smallest: &Smallest) -> String {
 
 fn table(coverage: &Coverage) -> Value {
     let row = |phase: Phase| {
-        let counts = Covered::ALL
-            .iter()
-            .map(|happening| (happening.as_str(), coverage.count(phase, *happening)));
+        let counts =
+            Covered::ALL.iter().map(|event| (event.as_str(), coverage.count(phase, *event)));
         (format!("{phase:?}"), counts.collect::<std::collections::BTreeMap<_, _>>())
     };
     let rows: std::collections::BTreeMap<_, _> = Phase::ALL.into_iter().map(row).collect();
@@ -287,7 +286,7 @@ fn document(total: &Total, lasted: Duration, shown: &[Smallest]) -> Value {
         .coverage
         .unseen()
         .into_iter()
-        .map(|(phase, happening)| format!("{phase:?}/{}", happening.as_str()))
+        .map(|(phase, event)| format!("{phase:?}/{}", event.as_str()))
         .collect();
     let failed: Vec<Value> = shown
         .iter()

@@ -21,9 +21,9 @@ const HASTE_MAX: f64 = 200.0;
 const SPEED_MAX: f64 = 1e6;
 
 /// Shows it all; false where somebody ended it.
-pub(super) async fn live(mut show: Show, audience: &ViewOptions) -> bool {
-    let mut teller = Narration::default();
-    let mut lines: Vec<Line> = audience.notes.clone();
+pub(super) async fn live(mut show: Show, options: &ViewOptions) -> bool {
+    let mut narration = Narration::default();
+    let mut lines: Vec<Line> = options.notes.clone();
     let screen = Screen::enter();
     let (mut quiet, mut frame) = (0_u32, 0_u32);
     let mut size = term::size();
@@ -33,18 +33,18 @@ pub(super) async fn live(mut show: Show, audience: &ViewOptions) -> bool {
     loop {
         let haste = haste(quiet);
         let told = lines.len();
-        let goes_on = move_on(&mut show, &mut teller, &mut lines, audience.speed * haste).await;
+        let goes_on = move_on(&mut show, &mut narration, &mut lines, options.speed * haste).await;
         quiet = if lines.len() > told { 0 } else { quiet + 1 };
         frame = frame.wrapping_add(1);
         if frame.is_multiple_of(FRAMES_OF_A_SIZE) {
             size = term::size();
         }
-        let drawn = draw(&show, &lines, &title(audience, haste), size);
+        let drawn = draw(&show, &lines, &title(options, haste), size);
         screen.draw(&drawn);
         if !goes_on {
             break;
         }
-        let pause = if audience.speed > 0.0 { FRAME } else { Duration::ZERO };
+        let pause = if options.speed > 0.0 { FRAME } else { Duration::ZERO };
         tokio::select! {
             () = &mut stop => {
                 seen_enough = true;
@@ -56,7 +56,7 @@ pub(super) async fn live(mut show: Show, audience: &ViewOptions) -> bool {
     drop(screen);
     let (width, height) = term::size();
     // here the terminal may scroll
-    let mut page = Page::from(draw(&show, &lines, &title(audience, 1.0), (width, height.max(60))));
+    let mut page = Page::from(draw(&show, &lines, &title(options, 1.0), (width, height.max(60))));
     page.line("");
     let summary = words::summary(&show, &lines);
     for line in summary.iter().flat_map(|line| words::wrapped(line, width)) {
@@ -74,7 +74,7 @@ fn step(speed: f64) -> Duration {
 /// Lets time pass, at most to the next line of the story; false where it is over.
 async fn move_on(
     show: &mut Show,
-    teller: &mut Narration,
+    narration: &mut Narration,
     lines: &mut Vec<Line>,
     speed: f64,
 ) -> bool {
@@ -83,7 +83,7 @@ async fn move_on(
     while show.elapsed() < target && lines.len() == told {
         let goes_on = show.advance(target, HORIZON).await;
         for beat in show.drain() {
-            lines.extend(teller.tell(&beat));
+            lines.extend(narration.tell(&beat));
         }
         if !goes_on || show.elapsed() >= HORIZON {
             return false;
@@ -98,9 +98,9 @@ fn haste(quiet: u32) -> f64 {
     1.1_f64.powi(i32::try_from(over).unwrap_or(i32::MAX)).min(HASTE_MAX)
 }
 
-fn title(audience: &ViewOptions, haste: f64) -> String {
+fn title(options: &ViewOptions, haste: f64) -> String {
     let faster = if haste > 1.0 { "  »" } else { "" };
-    format!("seed {}{faster}", audience.seed)
+    format!("seed {}{faster}", options.seed)
 }
 
 fn draw(show: &Show, lines: &[Line], title: &str, (width, height): (usize, usize)) -> Vec<Shown> {

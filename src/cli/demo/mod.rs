@@ -154,23 +154,23 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let lives = 40 + args.seed.wrapping_mul(7) % 41;
     let prepared = cast::prepare(documents, misfortunes, lives);
     let notes = prepared.notes.into_iter().map(|(object, text)| Line::note(object, text)).collect();
-    let audience = ViewOptions { notes, speed: args.speed, seed: args.seed };
+    let options = ViewOptions { notes, speed: args.speed, seed: args.seed };
     let begin = || {
         let show = Show::new(args.seed, prepared.cast);
         show.map_err(|message| Error::Usage(placed(&places, message)))
     };
     if args.web {
-        let recorded = async { Ok(Box::pin(recording::record(begin()?, &audience.notes)).await) };
+        let recorded = async { Ok(Box::pin(recording::record(begin()?, &options.notes)).await) };
         let recording = block_on(recorded)?;
         return web::play(args.port, recording);
     }
     block_on(async {
         let show = begin()?;
         if args.output == Output::Text && term::is_terminal() {
-            let seen = Box::pin(live::live(show, &audience)).await;
+            let seen = Box::pin(live::live(show, &options)).await;
             return Ok(if seen { DONE } else { ExitCode::from(130) });
         }
-        Box::pin(plain(show, &audience, args.output)).await;
+        Box::pin(plain(show, &options, args.output)).await;
         Ok(DONE)
     })
 }
@@ -211,13 +211,13 @@ fn placed(places: &[(String, String)], message: String) -> String {
 }
 
 /// One line an event, at the end: the columns are as wide as they must be.
-async fn plain(mut show: Show, audience: &ViewOptions, output: Output) {
-    let mut teller = Narration::default();
-    let mut lines = audience.notes.clone();
+async fn plain(mut show: Show, options: &ViewOptions, output: Output) {
+    let mut narration = Narration::default();
+    let mut lines = options.notes.clone();
     loop {
         let goes_on = show.advance(HORIZON, HORIZON).await;
         for beat in show.drain() {
-            lines.extend(teller.tell(&beat));
+            lines.extend(narration.tell(&beat));
         }
         if !goes_on || show.elapsed() >= HORIZON {
             break;

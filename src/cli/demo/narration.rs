@@ -438,12 +438,12 @@ mod tests {
 
     #[test]
     fn a_warning_says_what_is_done() {
-        let mut teller = Narration::default();
+        let mut narration = Narration::default();
         for (reason, message, want) in [
             ("ForcefulDeletion", "Waiting for Pod/p and 1 more", "force-deletes Pod/p and 1 more"),
             ("DeletionInitiated", "Waiting for Pod/p", "Waiting for Pod/p"),
         ] {
-            let said = teller.warned("a", reason, message);
+            let said = narration.warned("a", reason, message);
             assert_eq!(said, [("Warning", format!("{reason}: {want}"))]);
         }
     }

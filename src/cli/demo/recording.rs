@@ -64,14 +64,14 @@ fn told(line: &Line) -> Told {
 #[derive(Default)]
 struct Taken {
     recording: Recording,
-    teller: Narration,
+    narration: Narration,
     /// Metadata of the AppWrappers, by name.
     wrappers: BTreeMap<String, Value>,
 }
 
 impl Taken {
     fn take(&mut self, beat: &Beat) {
-        self.recording.lines.extend(self.teller.tell(beat).iter().map(told));
+        self.recording.lines.extend(self.narration.tell(beat).iter().map(told));
         match &beat.what {
             What::Changed { change: seen, kind, .. } => {
                 if kind == "AppWrapper" {

@@ -114,11 +114,11 @@ fn story(documents: Vec<Document>) -> Option<Vec<Line>> {
     runtime.block_on(async {
         let mut show = Show::new(1, prepared.cast).ok()?;
         let mut lines = vec![];
-        let mut teller = Narration::default();
+        let mut narration = Narration::default();
         let until = Duration::from_mins(4);
         while show.elapsed() < until && show.advance(until, until).await {
             for beat in show.drain() {
-                lines.extend(teller.tell(&beat));
+                lines.extend(narration.tell(&beat));
             }
             let frame = view::Frame { width: 100, height: 30, colours: true };
             drop(view::view("", &show.picture(), &lines, frame));

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_text_with_what_is_never_read_is_written_anew() {
+    fn only_a_text_with_fields_that_are_never_read_is_rewritten() {
         let applied = r#""annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}"#;
         for (metadata, is_kept) in [
             (r#""name":"a""#.to_owned(), true),

@@ -90,12 +90,12 @@ pub struct RetryRule {
     /// Action to take if the rule matches.
     pub action: RetryAction,
 
-    /// Name of the container to look at. If not set, all app containers are looked at.
+    /// Name of the container that is checked. If not set, all app containers are checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub container_name: Option<String>,
 
-    /// Whether init containers are looked at as well.
+    /// Whether init containers are checked as well.
     #[serde(default)]
     pub include_init_containers: bool,
 

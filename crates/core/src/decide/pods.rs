@@ -214,8 +214,8 @@ fn replaced_by(facts: Facts<'_>, pods: &[&Pod], failed_at: Timestamp) -> Timesta
 /// Whether a pod is a component itself that has failed and is gone or about to be. Nothing makes up for it, and the policies
 /// could not be asked about it later: the component would only be missing.
 pub fn has_terminating_component(facts: Facts<'_>, pods: &[&Pod]) -> bool {
-    let goes = |pod: &&&Pod| (pod.terminating || pod.gone) && pod.phase == PodPhase::Failed;
-    pods.iter().filter(goes).any(|pod| {
+    let goes = |pod: &Pod| (pod.terminating || pod.gone) && pod.phase == PodPhase::Failed;
+    pods.iter().filter(|pod| goes(pod)).any(|pod| {
         let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
         component.and_then(Component::ours).is_some_and(|object| object.uid == pod.uid)
     })

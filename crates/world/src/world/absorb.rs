@@ -94,8 +94,8 @@ impl World {
         late: bool,
     ) {
         let Some(wrapper) = self.oracle.wrappers.get(uid) else { return };
-        for happening in coverage_of(&self.store, change) {
-            self.coverage.note(wrapper.state.phase, happening);
+        for event in coverage_of(&self.store, change) {
+            self.coverage.note(wrapper.state.phase, event);
         }
         if !wrapper.sane && !wrapper.hostile {
             return;

@@ -92,8 +92,8 @@ impl Default for Coverage {
 
 impl Coverage {
     /// Notes an event.
-    pub const fn note(&mut self, phase: Phase, happening: Covered) {
-        self.seen[phase as usize][happening as usize] += 1;
+    pub const fn note(&mut self, phase: Phase, event: Covered) {
+        self.seen[phase as usize][event as usize] += 1;
     }
 
     /// Notes an injected fault.
@@ -121,8 +121,8 @@ impl Coverage {
 
     /// How often an event was met in a phase.
     #[must_use]
-    pub const fn count(&self, phase: Phase, happening: Covered) -> u64 {
-        self.seen[phase as usize][happening as usize]
+    pub const fn count(&self, phase: Phase, event: Covered) -> u64 {
+        self.seen[phase as usize][event as usize]
     }
 
     /// The pairs that can be met and were not.
@@ -130,10 +130,10 @@ impl Coverage {
     pub fn unseen(&self) -> Vec<(Phase, Covered)> {
         let pairs = Phase::ALL
             .into_iter()
-            .flat_map(|phase| Covered::ALL.iter().map(move |happening| (phase, *happening)));
+            .flat_map(|phase| Covered::ALL.iter().map(move |event| (phase, *event)));
         pairs
-            .filter(|(phase, happening)| why_never(*phase, *happening).is_none())
-            .filter(|(phase, happening)| self.count(*phase, *happening) == 0)
+            .filter(|(phase, event)| why_never(*phase, *event).is_none())
+            .filter(|(phase, event)| self.count(*phase, *event) == 0)
             .collect()
     }
 
@@ -148,10 +148,10 @@ impl Coverage {
 }
 
 /// Whether an event is one of the things of an AppWrapper: of its pods and components.
-const fn is_of_things(happening: Covered) -> bool {
+const fn is_of_things(event: Covered) -> bool {
     use Covered as H;
     matches!(
-        happening,
+        event,
         H::PodRunning
             | H::PodSucceeded
             | H::PodFailed
@@ -171,12 +171,12 @@ const fn is_of_things(happening: Covered) -> bool {
 
 /// Why an event is not asked for in a phase, where it is not.
 #[must_use]
-pub const fn why_never(phase: Phase, happening: Covered) -> Option<&'static str> {
+pub const fn why_never(phase: Phase, event: Covered) -> Option<&'static str> {
     use Covered as H;
     use Phase as P;
-    match (phase, happening) {
-        (P::Empty, happening) if is_of_things(happening) => Some("nothing was created yet"),
-        (P::Suspended, happening) if is_of_things(happening) => {
+    match (phase, event) {
+        (P::Empty, event) if is_of_things(event) => Some("nothing was created yet"),
+        (P::Suspended, event) if is_of_things(event) => {
             Some("nothing of it is there, but for what a write that came too late has made")
         }
         (P::Empty, H::Preempted | H::NotReady) => Some("Kueue has not let it in yet"),

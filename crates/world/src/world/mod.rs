@@ -453,17 +453,17 @@ impl World {
     }
 
     /// Notes that something happened to everything there is.
-    fn happened(&mut self, happening: Covered) {
+    fn happened(&mut self, event: Covered) {
         for wrapper in self.oracle.wrappers.values() {
-            self.coverage.note(wrapper.state.phase, happening);
+            self.coverage.note(wrapper.state.phase, event);
         }
     }
 
     /// Notes that something happened to an AppWrapper.
-    fn happened_to(&mut self, name: &str, happening: Covered) {
+    fn happened_to(&mut self, name: &str, event: Covered) {
         for wrapper in self.oracle.wrappers.values() {
             if &*wrapper.address.name == name {
-                self.coverage.note(wrapper.state.phase, happening);
+                self.coverage.note(wrapper.state.phase, event);
             }
         }
     }

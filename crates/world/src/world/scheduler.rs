@@ -373,15 +373,15 @@ impl World {
                 let (address, outcome) = kueue.act(&mut env, address);
                 self.check_eviction(&address, outcome);
                 self.check_release(&address, outcome);
-                let happening = match outcome {
+                let event = match outcome {
                     Outcome::Admitted => Some(Covered::Admitted),
                     Outcome::Preempted => Some(Covered::Preempted),
                     Outcome::NotReady => Some(Covered::NotReady),
                     Outcome::Deactivated | Outcome::Nothing | Outcome::Released => None,
                 };
-                if let Some(happening) = happening {
+                if let Some(event) = event {
                     self.trace.detail(|| format!("kueue: {} {outcome:?}", address.name));
-                    self.happened_to(&address.name, happening);
+                    self.happened_to(&address.name, event);
                 }
             }
             Task::Script(index) => self.follow_script(*index),

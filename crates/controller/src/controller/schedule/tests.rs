@@ -167,7 +167,7 @@ fn a_timer_gives_way_to_an_earlier_time_and_to_an_event() {
 }
 
 #[test]
-fn a_push_tells_whether_something_waits_anew_or_is_due_earlier() {
+fn a_push_tells_whether_something_new_waits_or_is_due_earlier() {
     let one = key("a/1");
     let mut schedule = with(&[]);
     let is_news = |schedule: &mut Schedule, second: u64| schedule.push(&one, STARTS, at(second));

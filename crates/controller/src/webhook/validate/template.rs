@@ -50,8 +50,8 @@ const CHECKED_GROUPS: [&str; 5] = [
     "trainer.kubeflow.org",
 ];
 
-/// Annotation by which Kueue gates the pods of a Job or a RayCluster, whoever owns it; it removes the gate from those of
-/// its own elastic Workloads only. Source: Kueue 0.19, `job_webhook.go` and `elastic_job_ungater.go`.
+/// Annotation by which Kueue gates the pods of a Job, a RayService or a RayCluster, also of one that a RayJob has created;
+/// it removes the gate from those of its own elastic Workloads only. Source: Kueue 0.19, `job_webhook.go` and `elastic_job_ungater.go`.
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 
 /// What the name of a Role or a binding cannot have: the controller reads the object by its path, and selects it by its name.
@@ -303,7 +303,7 @@ pub(super) fn has(object: &Value, field: &str) -> bool {
 }
 
 fn kind(object: &Value, path: &str, around: &ValidationContext<'_>, report: &mut Findings) {
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let api_version = api_version(object);
     let parts: Vec<&str> = api_version.split('/').collect();
     let good = match parts[..] {
         [version] => names::is_label(version),
@@ -384,7 +384,7 @@ fn search<'a>(value: &'a Value, path: &str, way: &mut Vec<Step<'a>>, report: &mu
             }
         }
         Value::Object(fields) => {
-            let api_version = value["apiVersion"].as_str().unwrap_or_default();
+            let api_version = api_version(value);
             let ours = value["kind"] == "AppWrapper" && group(api_version) == GROUP;
             // without a spec it is a reference, such as that of an event
             if ours && fields.contains_key("spec") && !report.is_full() {
@@ -407,7 +407,7 @@ fn name(object: &Value, metadata: &Value, path: &str, report: &mut Findings) {
         Value::String(name) if !name.is_empty() => name,
         other => return report.invalid(field, text(other), "must be given: a fixed name"),
     };
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let api_version = api_version(object);
     // roles and their bindings may have names with colons and capitals
     let (is_good, message) = if group(api_version) == "rbac.authorization.k8s.io" {
         (is_path_segment(name), PATH_SEGMENT)
