@@ -41,7 +41,7 @@ use crate::shadow::Shadow;
 use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
 use appwrapper_core::shadow::{Compared, ShadowInputs};
-use carry_out::{Carried, carry_out};
+use carry_out::{Carried, carry_out, newest, overtaken};
 use k8s_openapi::jiff::Timestamp;
 use workload::Asked;
 use written::Written;
@@ -105,6 +105,11 @@ impl Error {
             Self::Act(error) => error.is_denied(),
             Self::Observe(error) => error.is_denied(),
         }
+    }
+
+    /// Another client wrote in between.
+    fn is_overtaken(&self) -> bool {
+        matches!(self, Self::Act(error) if error.code() == Some(409))
     }
 
     /// Another client wrote in between, or the object is gone: the watch will tell.
@@ -278,71 +283,142 @@ pub fn awaits_own_write(context: &Context, key: &Key) -> bool {
 
 /// Observes, decides and acts until nothing is left to do now, at most [`ROUNDS_MAX`] times.
 ///
-/// A decision either asks for a fresh read, writes the status, or acts; each starts another round. If the rounds run
-/// out, the AppWrapper is requeued.
+/// A decision either asks for a fresh read, writes the status, or acts; each starts another round. So does a write that
+/// another client has overtaken: who changes an AppWrapper without pause would otherwise keep it from being suspended. If the
+/// rounds run out, the AppWrapper is requeued.
 async fn run_rounds(
     context: &Context,
     memory: &mut ReconcileState,
-    mut wrapper: Arc<Wrapper>,
+    wrapper: Arc<Wrapper>,
 ) -> Result<Next, Error> {
-    let config = context.config();
-    let mut stored = wrapper.clone();
-    let mut asked = Asked::default();
-    let mut has_written = false;
+    let mut rounds = Rounds {
+        stored: wrapper.clone(),
+        wrapper,
+        asked: Asked::default(),
+        has_written: false,
+    };
     for _ in 0..ROUNDS_MAX {
+        match rounds.run_one(context, memory).await {
+            Ok(Some(next)) => return Ok(next),
+            Ok(None) => {}
+            Err(error) if error.is_overtaken() => {
+                // on the heap: it is rare, and its future is large
+                let newest = Box::pin(newest(context, memory, &rounds.stored)).await?;
+                rounds.go_on_with(Arc::new(newest.ok_or(error)?));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Next::After(ERROR_PAUSE.0))
+}
+
+/// What one reconcile knows from round to round.
+struct Rounds {
+    /// The AppWrapper as the API server has it.
+    stored: Arc<Wrapper>,
+    /// The AppWrapper that is decided about: its status may be one that the API server refused.
+    wrapper: Arc<Wrapper>,
+    asked: Asked,
+    has_written: bool,
+}
+
+impl Rounds {
+    fn go_on_with(&mut self, newer: Arc<Wrapper>) {
+        (self.stored, self.wrapper) = (newer.clone(), newer);
+        self.asked = Asked::default();
+    }
+
+    /// One round; `None` where another is due.
+    async fn run_one(
+        &mut self,
+        context: &Context,
+        memory: &mut ReconcileState,
+    ) -> Result<Option<Next>, Error> {
+        let config = context.config();
+        let wrapper = self.wrapper.clone();
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let (snapshot, (now, anchor)) =
-            look(context, memory, &wrapper, &mut asked, &limits, &config).await?;
+            look(context, memory, &wrapper, &mut self.asked, &limits, &config).await?;
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
-        if asked.note(context, memory, &wrapper, &decision).await? {
-            continue;
+        if self.asked.note(context, memory, &wrapper, &decision).await? {
+            return Ok(None);
         }
         memory.over_quota_since = decision.over_quota_since;
         if let Some(shadow) = &context.shadow {
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
-            return Ok(compare(context, memory, shadow, &wrapper, sight, &decision));
+            return Ok(Some(compare(context, memory, shadow, &wrapper, sight, &decision)));
         }
         report::remarks(context, memory, &wrapper, &remarks);
         if let Some(witness) = &context.witness {
             witness(facts, &decision);
         }
         if is_to_be_written(&wrapper, &decision) {
-            if has_written {
-                return Ok(Next::After(WATCH_OVERDUE)); // what was written comes back through the watch
-            }
-            let written = written::write(context, memory, &stored, &wrapper, &decision).await?;
-            memory.deleted_objects = DeletedObjects::default(); // it is decided about
-            match written {
-                Written::Stored(newer) => {
-                    report::announce(context, memory, &stored, &decision);
-                    failure_log::keep(context, &wrapper, &snapshot, &decision).await;
-                    let begun =
-                        newer.and_then(|it| attempt_begun(memory, &wrapper, &it, &decision));
-                    let Some(newer) = begun else {
-                        return Ok(requeue(context, memory, &wrapper, &decision));
-                    };
-                    (stored, wrapper, has_written) = (newer.clone(), newer, true);
-                }
-                Written::Assumed(assumed) => wrapper = assumed,
-            }
-            asked = Asked::default();
-            continue;
+            return self.write(context, memory, &snapshot, &decision).await;
         }
-        let carried = carry_out(context, memory, &wrapper, &snapshot, &decision).await?;
+        self.act(context, memory, &snapshot, &decision).await
+    }
+
+    /// Carries out the actions of a decision.
+    async fn act(
+        &mut self,
+        context: &Context,
+        memory: &mut ReconcileState,
+        snapshot: &Snapshot,
+        decision: &Decision,
+    ) -> Result<Option<Next>, Error> {
+        let wrapper = self.wrapper.clone();
+        let carried = match overtaken(context, memory, &self.stored, snapshot, decision).await? {
+            Some(instead) => instead,
+            None => carry_out(context, memory, &wrapper, snapshot, decision).await?,
+        };
         memory.deleted_objects = DeletedObjects::default();
         match carried {
-            Carried::Wrote(newer) => (stored, wrapper) = (newer.clone(), newer),
-            Carried::GoOn => {}
-            Carried::Done => return Ok(requeue(context, memory, &wrapper, &decision)),
+            Carried::Newer(newer) => self.go_on_with(newer),
+            Carried::GoOn => self.asked = Asked::default(),
+            Carried::Done => return Ok(Some(requeue(context, memory, &wrapper, decision))),
             Carried::Later(pause) => {
-                return Ok(try_again(pause, requeue(context, memory, &wrapper, &decision)));
+                let decided = requeue(context, memory, &wrapper, decision);
+                return Ok(Some(try_again(pause, decided)));
             }
         }
-        asked = Asked::default();
+        Ok(None)
     }
-    Ok(Next::After(ERROR_PAUSE.0))
+
+    /// Writes the status of a decision, and tells of it.
+    async fn write(
+        &mut self,
+        context: &Context,
+        memory: &mut ReconcileState,
+        snapshot: &Snapshot,
+        decision: &Decision,
+    ) -> Result<Option<Next>, Error> {
+        if self.has_written {
+            // what was written comes back through the watch
+            return Ok(Some(Next::After(WATCH_OVERDUE)));
+        }
+        let wrapper = &self.wrapper;
+        let written = written::write(context, memory, &self.stored, wrapper, decision).await?;
+        memory.deleted_objects = DeletedObjects::default(); // it is decided about
+        match written {
+            Written::Stored(newer) => {
+                report::announce(context, memory, &self.stored, decision);
+                failure_log::keep(context, wrapper, snapshot, decision).await;
+                let begun = newer.and_then(|it| attempt_begun(memory, wrapper, &it, decision));
+                let Some(newer) = begun else {
+                    return Ok(Some(requeue(context, memory, wrapper, decision)));
+                };
+                self.has_written = true;
+                self.go_on_with(newer);
+            }
+            Written::Assumed(assumed) => {
+                self.wrapper = assumed;
+                self.asked = Asked::default();
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Whether the stored status differs from what is decided, or is not what this controller writes.

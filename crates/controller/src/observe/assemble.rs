@@ -100,6 +100,21 @@ impl Wrapper {
         self
     }
 
+    /// Whether nothing but metadata differs in another version of this object.
+    #[must_use]
+    pub fn is_decided_as(&self, other: &Self) -> bool {
+        self.has_status_of(other)
+            && self.deleting == other.deleting
+            && self.generation == other.generation
+            && self.spec == other.spec
+    }
+
+    /// Whether no leader has written between another version of this object and this one.
+    #[must_use]
+    pub fn has_status_of(&self, other: &Self) -> bool {
+        self.status == other.status && self.flaws == other.flaws
+    }
+
     /// Whether another version of this object has the same spec.
     pub(super) fn has_spec_of(&self, meta: &ObjectMeta) -> bool {
         is_same_spec(&self.uid, self.generation, meta)

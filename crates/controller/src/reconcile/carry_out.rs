@@ -21,8 +21,8 @@ pub(super) const DENIED_FOR: Duration = Duration::from_secs(30);
 
 /// What came of the actions of a decision.
 pub(super) enum Carried {
-    /// The AppWrapper was written; this is what it is now.
-    Wrote(Arc<Wrapper>),
+    /// The AppWrapper is another version now, by our write or that of another client.
+    Newer(Arc<Wrapper>),
     /// Something was created: decide again.
     GoOn,
     /// Nothing more to do now.
@@ -38,11 +38,6 @@ pub(super) async fn carry_out(
     snapshot: &Snapshot,
     decision: &Decision,
 ) -> Result<Carried, Error> {
-    if decision.actions.iter().any(Action::is_unguarded)
-        && !is_newest(context, memory, wrapper, snapshot, decision).await?
-    {
-        return Ok(Carried::Later(WATCH_OVERDUE)); // the watch will show what is newer
-    }
     let (mut result, mut failed) = (Carried::Done, None);
     for action in &decision.actions {
         if failed.is_some() && !action.is_deletion() {
@@ -149,29 +144,50 @@ pub(super) fn wrote(
 ) -> Carried {
     memory.confirm(written.meta.resource_version.as_deref());
     Wrapper::read_newer(written, wrapper)
-        .map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
+        .map_or(Carried::Done, |wrapper| Carried::Newer(Arc::new(wrapper)))
 }
 
-/// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry
-/// no precondition on it, and the watch of a process that has just started may show the past.
+/// Why the actions of a decision are not carried out, if they are not: creations and deletions carry no precondition on the
+/// AppWrapper, and the watch of a process that has just started may show the past. So the API server says whether it is still
+/// what was decided about. Its metadata may differ: its author could change them without pause.
 ///
 /// Our own write is no proof where a later attempt shows: another leader has begun it since. Nor is it for a Workload that
 /// was read later: another leader may have activated it.
-async fn is_newest(
+pub(super) async fn overtaken(
     context: &Context,
     memory: &mut ReconcileState,
-    wrapper: &Wrapper,
+    stored: &Wrapper,
     snapshot: &Snapshot,
     decision: &Decision,
-) -> Result<bool, Error> {
+) -> Result<Option<Carried>, Error> {
+    if !decision.actions.iter().any(Action::is_unguarded) {
+        return Ok(None);
+    }
     let switches = |action: &Action| matches!(action, Action::SwitchWorkload { .. });
     let doubts = shows_later_attempt(snapshot) || decision.actions.iter().any(switches);
-    if doubts || !memory.is_confirmed(&wrapper.version) {
-        let newest = live::version(&context.client, wrapper).await?;
-        memory.confirm(newest.as_deref());
-        return Ok(newest.as_deref() == Some(wrapper.version.as_str()));
+    if !doubts && memory.is_confirmed(&stored.version) {
+        return Ok(None);
     }
-    Ok(true)
+    Ok(match newest(context, memory, stored).await? {
+        Some(newest) if newest.is_decided_as(stored) => None,
+        Some(newest) => Some(Carried::Newer(Arc::new(newest))),
+        None => Some(Carried::Later(WATCH_OVERDUE)), // the watch will show what is newer
+    })
+}
+
+/// An AppWrapper as the API server has it, where no leader has written since another version of it. What another leader has
+/// done shows in the watches, and is waited for.
+pub(super) async fn newest(
+    context: &Context,
+    memory: &mut ReconcileState,
+    stored: &Wrapper,
+) -> Result<Option<Wrapper>, live::Error> {
+    let found = live::appwrapper(&context.client, &stored.key()).await?;
+    let is_same = |found: &RawObject| found.meta.uid.as_deref() == Some(stored.uid.as_str());
+    let Some(found) = found.filter(is_same) else { return Ok(None) };
+    memory.confirm(found.meta.resource_version.as_deref());
+    let newest = Wrapper::read_newer(&found, stored).ok();
+    Ok(newest.filter(|newest| newest.has_status_of(stored) && newest.is_ours()))
 }
 
 /// Whether the watch has shown a newer version that asks for something else: then nothing is created.
@@ -238,6 +254,6 @@ fn sooner(before: Carried, pause: Duration) -> Carried {
     match before {
         Carried::Later(earlier) => Carried::Later(earlier.min(pause)),
         Carried::Done => Carried::Later(pause),
-        done @ (Carried::GoOn | Carried::Wrote(_)) => done,
+        done @ (Carried::GoOn | Carried::Newer(_)) => done,
     }
 }

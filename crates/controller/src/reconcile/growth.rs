@@ -24,7 +24,7 @@ pub(super) async fn grow(
             let pending = wrapper.status.pending_memory.len();
             tracing::info!(pending, suspend, "Memory increased.");
             let carried = wrote(memory, wrapper, &written);
-            if let Carried::Wrote(newer) = &carried
+            if let Carried::Newer(newer) = &carried
                 && !write::has_grown(newer)
             {
                 // or each reconcile would write it again

@@ -2,6 +2,7 @@
 
 mod calls;
 mod deleted_objects;
+mod overtaken;
 mod passing;
 mod refused;
 

@@ -38,7 +38,7 @@ fn reasons(context: &Context) -> Vec<&'static str> {
     std::iter::from_fn(|| context.events.take()).map(|event| event.reason).collect()
 }
 
-fn stored(object: &Value) -> CachedAppWrapper {
+pub(super) fn stored(object: &Value) -> CachedAppWrapper {
     let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
     CachedAppWrapper::read(seen, &Before::default()).0
 }
@@ -166,23 +166,21 @@ fn fenced(found: &(u16, Value)) -> Context {
     Context::new(client, clock, Config::default(), |_| ())
 }
 
-/// A context whose API server stores each status, but does not say so. Nothing else is there.
-fn storing(object: &Arc<Mutex<Value>>) -> Context {
-    let object = object.clone();
+/// A context whose API server has this AppWrapper and nothing else. It answers a PATCH so.
+pub(super) fn storing(
+    object: &Arc<Mutex<Value>>,
+    patched: impl Fn(&mut Value, &Value) -> (u16, Value) + Send + Sync + 'static,
+) -> Context {
+    let (object, patched) = (object.clone(), Arc::new(patched));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let object = object.clone();
+        let (object, patched) = (object.clone(), patched.clone());
         async move {
             let (parts, body) = request.into_parts();
             let sent = body.collect_bytes().await?;
             let (code, body) = match (parts.method.as_str(), parts.uri.path()) {
                 ("PATCH", _) => {
                     let patch: Value = serde_json::from_slice(&sent).unwrap();
-                    let mut object = object.lock().unwrap();
-                    merge(&mut object["status"], &patch["status"]);
-                    let version = object["metadata"]["resourceVersion"].as_str().unwrap();
-                    let next = version.parse::<u64>().unwrap() + 1;
-                    object["metadata"]["resourceVersion"] = next.to_string().into();
-                    failure(504, "lost")
+                    patched(&mut object.lock().unwrap(), &patch)
                 }
                 (_, "/apis/batch/v1") => kind("batch/v1", "Job", "jobs"),
                 (_, path) if path.ends_with("/appwrappers/aw") => {
@@ -200,6 +198,22 @@ fn storing(object: &Arc<Mutex<Value>>) -> Context {
     });
     let clock = Arc::new(ManualClock::at(PAST.parse().unwrap()));
     Context::new(Client::new(service, "default"), clock, Config::default(), |_| ())
+}
+
+/// Stores the status and the finalizers of a patch.
+pub(super) fn store(object: &mut Value, patch: &Value) {
+    merge(&mut object["status"], &patch["status"]);
+    if let Some(finalizers) = patch["metadata"].get("finalizers") {
+        object["metadata"]["finalizers"] = finalizers.clone();
+    }
+    renew(object);
+}
+
+/// Gives an object the next version.
+pub(super) fn renew(object: &mut Value) {
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap();
+    let next = version.parse::<u64>().unwrap() + 1;
+    object["metadata"]["resourceVersion"] = next.to_string().into();
 }
 
 /// Applies a merge patch of objects.
@@ -221,7 +235,10 @@ fn merge(target: &mut Value, patch: &Value) {
 async fn a_status_that_is_found_stored_is_announced_once() {
     let object = Play::of(&json!({"phase": "Suspending"}), true, false).object;
     let object = Arc::new(Mutex::new(object));
-    let context = Arc::new(storing(&object));
+    let context = Arc::new(storing(&object, |object, patch| {
+        store(object, patch);
+        failure(504, "lost")
+    }));
     let kind = KindKey { api_version: "batch/v1".to_owned(), kind: "Job".to_owned() };
     context.cache.set_blind(&kind);
     let mut told = vec![];

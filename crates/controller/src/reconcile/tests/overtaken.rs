@@ -1,0 +1,82 @@
+//! Writes that another client overtakes: its author may change an AppWrapper without pause.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::passing::failure;
+use super::refused::{renew, store, stored, storing};
+use super::{Play, running};
+use crate::observe::cache::KindKey;
+use crate::reconcile::{Context, Next, reconcile};
+
+/// An API server on which another client makes this change before this many writes of the controller; how many writes have
+/// come is counted.
+fn raced(
+    object: &Arc<Mutex<Value>>,
+    losses: usize,
+    change: fn(&mut Value),
+) -> (Arc<Context>, Arc<AtomicUsize>) {
+    let writes = Arc::new(AtomicUsize::new(0));
+    let count = writes.clone();
+    let context = storing(object, move |object, patch| {
+        if count.fetch_add(1, Ordering::SeqCst) < losses {
+            change(object);
+            renew(object);
+        }
+        if patch["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
+            return failure(409, "the object has been modified");
+        }
+        store(object, patch);
+        (200, object.clone())
+    });
+    context
+        .cache
+        .set_blind(&KindKey { api_version: "batch/v1".to_owned(), kind: "Job".to_owned() });
+    (Arc::new(context), writes)
+}
+
+fn annotate(object: &mut Value) {
+    object["metadata"]["annotations"] = json!({"a": object["metadata"]["resourceVersion"]});
+}
+
+#[tokio::test]
+async fn a_write_is_decided_anew_where_its_author_was_first() {
+    let later = Next::After(Duration::from_secs(5));
+    let change: [(fn(&mut Value), usize, usize, &str, Option<Next>); 5] = [
+        (annotate, 0, 1, "Suspending", None),
+        (annotate, 4, 5, "Suspending", None),
+        // the rounds run out
+        (annotate, 99, 6, "Running", Some(Next::After(Duration::from_millis(500)))),
+        // not to be suspended any more, but its Job is missing
+        (|object| object["spec"]["suspend"] = false.into(), 1, 2, "Resetting", None),
+        // another leader: what it has done has yet to show in the watches
+        (|object| object["status"]["resettingCount"] = 1.into(), 1, 1, "Running", Some(later)),
+    ];
+    for (change, losses, writes, phase, next) in change {
+        let object = Arc::new(Mutex::new(Play::of(&running(), true, false).object));
+        let (context, count) = raced(&object, losses, change);
+        let seen = Arc::new(stored(&object.lock().unwrap()));
+        let done = reconcile(seen, context).await.unwrap();
+        assert_eq!(object.lock().unwrap()["status"]["phase"], phase, "{losses}");
+        assert_eq!(count.load(Ordering::SeqCst), writes, "{losses}");
+        assert!(next.is_none_or(|next| done == next), "{losses}: {done:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_finalizer_is_removed_where_its_author_was_first() {
+    let object = Play::of(&json!({"phase": "Terminating"}), false, true).object;
+    let object = Arc::new(Mutex::new(object));
+    let (context, _) = raced(&object, 2, |object| {
+        let finalizers = object["metadata"]["finalizers"].as_array_mut().unwrap();
+        finalizers.push("a/b".into());
+    });
+    for _ in 0..3 {
+        let seen = Arc::new(stored(&object.lock().unwrap()));
+        reconcile(seen, context.clone()).await.unwrap();
+    }
+    assert_eq!(object.lock().unwrap()["metadata"]["finalizers"], json!(["a/b", "a/b"]));
+}
