@@ -122,8 +122,7 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
         config.proxy_url = settings.proxy(&config.cluster_url, own.as_deref());
     }
     prepare(&mut config);
-    // a program connects to one cluster
-    _ = SERVER.set(config.cluster_url.to_string());
+    remember(args, &config);
     Ok(config)
 }
 
@@ -175,6 +174,58 @@ fn is_missing(error: &KubeconfigError, contexts: &[String]) -> bool {
 
 /// Address of the API server, for messages.
 static SERVER: OnceLock<String> = OnceLock::new();
+/// What the commands that messages advise are told; none before a connection, and without a cluster.
+static DEFAULTS: OnceLock<Defaults> = OnceLock::new();
+
+/// Where a command looks that is given no flags, and the flags that led to this cluster.
+struct Defaults {
+    namespace: String,
+    /// `--context` and `--kubeconfig` as they were given, each after a space.
+    flags: String,
+}
+
+impl Defaults {
+    fn of(args: &ClusterArgs, namespace: &str) -> Self {
+        let context = args.context.as_ref().map(|name| format!(" --context {}", quoted(name)));
+        let file = args.kubeconfig.as_ref().map(|path| path.display().to_string());
+        let file = file.map(|file| format!(" --kubeconfig {}", quoted(&file)));
+        let flags = [context, file].into_iter().flatten().collect();
+        Self { namespace: namespace.to_owned(), flags }
+    }
+
+    fn place(&self, namespace: &str) -> String {
+        let is_default = namespace.is_empty() || namespace == self.namespace;
+        let namespace = if is_default { String::new() } else { format!(" -n {namespace}") };
+        namespace + &self.flags
+    }
+}
+
+/// Keeps what messages say of the cluster: a program connects to one.
+fn remember(args: &ClusterArgs, config: &Config) {
+    _ = SERVER.set(config.cluster_url.to_string());
+    _ = DEFAULTS.set(Defaults::of(args, &config.default_namespace));
+}
+
+/// The flags of an advised command about an object in a namespace, each after a space: the namespace unless it is the
+/// default one, and [`cluster_flags`].
+pub(super) fn place_flags(namespace: &str) -> String {
+    DEFAULTS.get().map(|defaults| defaults.place(namespace)).unwrap_or_default()
+}
+
+/// The context and the kubeconfig that this command was given, as flags of an advised command, each after a space.
+pub(super) fn cluster_flags() -> String {
+    place_flags("")
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
 
 /// The file of the kubeconfig, or the files.
 fn place(argument: Option<&Path>, origin: Origin) -> String {
@@ -357,6 +408,25 @@ mod tests {
         let said =
             no_cluster(&KubeconfigError::CurrentContextNotSet, Origin::Default, "/kc", &many);
         assert!(said.ends_with(", c9 and 2 more"), "{said}");
+    }
+
+    #[test]
+    fn an_advised_command_is_told_what_is_not_the_default() {
+        for (context, kubeconfig, namespace, want) in [
+            (None, None, "team", ""),
+            (None, None, "other", " -n other"),
+            (Some("prod"), None, "team", " --context prod"),
+            (Some("arn:aws:eks:a/b"), None, "", " --context arn:aws:eks:a/b"),
+            (None, Some("/kc"), "other", " -n other --kubeconfig /kc"),
+            (Some("a b"), Some("it's"), "team", r" --context 'a b' --kubeconfig 'it'\''s'"),
+        ] {
+            let args = ClusterArgs {
+                kubeconfig: kubeconfig.map(PathBuf::from),
+                context: context.map(str::to_owned),
+            };
+            assert_eq!(Defaults::of(&args, "team").place(namespace), want);
+        }
+        assert_eq!(place_flags("other"), "", "without a cluster");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgGroup;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::bundle::{self, Document, Flaw};
@@ -44,8 +44,17 @@ struct FileReport {
     /// The checks that need a cluster.
     skipped: &'static [&'static str],
     /// Objects of other kinds, which nobody checked.
-    #[serde(skip)]
+    #[serde(rename = "notChecked", serialize_with = "named")]
     others: Vec<Document>,
+}
+
+/// Where objects are, and what they are.
+fn named<S: Serializer>(documents: &[Document], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(documents.iter().map(|document| {
+        let given = |pointer: &str| Some(document.text(pointer)).filter(|text| !text.is_empty());
+        let name = given("/metadata/name").or_else(|| given("/metadata/generateName"));
+        json!({"file": document.origin.file, "kind": document.kind(), "name": name})
+    }))
 }
 
 /// What is said of one object, or of what is in its place.
@@ -79,7 +88,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let config = super::configured(args.config.as_deref())?;
     let sources = bundle::sources(&files).map_err(|error| Error::Usage(error.to_string()))?;
-    let answer = answer(bundle::documents(&sources), &config);
+    let mut documents = bundle::documents(&sources);
+    documents.retain(|each| !each.as_ref().is_err_and(|flaw| flaw.is_beside_objects(&files)));
+    let answer = answer(documents, &config);
     if answer.objects.is_empty() {
         let kinds = "AppWrapper or RetryPolicy";
         return Err(Error::Usage(bundle::none_of(kinds, &files, &answer.others, program())));
@@ -278,13 +289,38 @@ spec:
             "namespace: ns}",
             "annotations: {workload.codeflare.dev.appwrapper/retryLimits: '4'}}",
         );
-        let answer = serde_json::to_value(given(&annotated)).unwrap();
+        let other = "kind: Node\napiVersion: v1\nmetadata: {name: node-1}\n";
+        let answer = serde_json::to_value(given(&format!("{annotated}---\n{other}"))).unwrap();
         let object = &answer["objects"][0];
         assert_eq!((&answer["valid"], &object["valid"]), (&true.into(), &true.into()));
         assert_eq!(object["file"], "f.yaml");
         assert_eq!(object["namespace"], serde_json::Value::Null);
         assert_eq!(object["findings"][0]["severity"], "warning");
         assert!(answer["skipped"].as_array().is_some_and(|skipped| !skipped.is_empty()));
+        let not_checked = json!([{"file": "f.yaml", "kind": "Node", "name": "node-1"}]);
+        assert_eq!(answer["notChecked"], not_checked);
+    }
+
+    #[test]
+    fn only_a_file_that_is_named_has_to_have_objects() {
+        let flaw = |file: &str, text: &str| {
+            let source = bundle::Source { name: file.into(), bytes: text.as_bytes().to_vec() };
+            bundle::documents(&[source]).remove(0).unwrap_err()
+        };
+        for (files, file, text, is_left_out) in [
+            ("chart", "chart/values.yaml", "replicas: 1", true),
+            ("./", "./values.yaml", "replicas: 1", true),
+            ("chart", "chart/a.yaml", "metadata: {name: a}", false),
+            ("chart", "chart/a.yaml", "spec: [", false),
+            ("chart", "chart/a.yaml", "{kind: List, items: [{}]}", false),
+            ("chart/values.yaml", "chart/values.yaml", "replicas: 1", false),
+            ("chart chart/values.yaml", "chart/values.yaml", "replicas: 1", false),
+            ("-", "stdin", "replicas: 1", false),
+        ] {
+            let files: Vec<PathBuf> = files.split(' ').map(PathBuf::from).collect();
+            let said = flaw(file, text).is_beside_objects(&files);
+            assert_eq!(said, is_left_out, "{files:?} {file} {text}");
+        }
     }
 
     #[test]

@@ -121,11 +121,27 @@ pub(super) fn wrap(args: &WrapArgs) -> Result<ExitCode, Error> {
 }
 
 pub(super) fn unwrap(args: &UnwrapArgs) -> Result<ExitCode, Error> {
+    let (wrappers, left_out) = only_wrappers(args.input.documents()?);
+    if let Some(note) = left_out {
+        term::remark(&format!("note: {note}"));
+    }
     let mut all = vec![];
-    for document in args.input.documents()? {
-        all.extend(unpack(&document).map_err(Error::Negative)?);
+    for wrapper in wrappers {
+        all.extend(unpack(&wrapper).map_err(Error::Negative)?);
     }
     print(args.input.output, &all)
+}
+
+/// The AppWrappers, and a note about what is left out beside them; without any, everything, which is refused.
+fn only_wrappers(documents: Vec<Document>) -> (Vec<Document>, Option<String>) {
+    let is_wrapper = |document: &Document| document.is_ours("AppWrapper");
+    let (wrappers, others): (Vec<_>, Vec<_>) = documents.into_iter().partition(is_wrapper);
+    if wrappers.is_empty() {
+        return (others, None);
+    }
+    let are = if others.len() == 1 { "is" } else { "are" };
+    let note = format!("{} {are} left out: only AppWrappers are unwrapped", bundle::named(&others));
+    (wrappers, (!others.is_empty()).then_some(note))
 }
 
 /// A finding, with the object that the component comes from.
@@ -202,6 +218,27 @@ mod tests {
                 assert_eq!(printable::escape(line), line, "{hostile:?}");
             }
             assert_eq!(read(&text)[0].value, object);
+        }
+    }
+
+    #[test]
+    fn what_is_beside_an_appwrapper_is_not_unwrapped() {
+        let ours = "
+apiVersion: workload.codeflare.dev/v1beta2
+kind: AppWrapper
+metadata: {name: a}
+";
+        let other = |name: &str| format!("---\nkind: Pod\nmetadata: {{name: {name}}}\n");
+        let both = other("p") + &other("q");
+        for (text, kept, note) in [
+            (ours.to_owned(), 1, None),
+            (ours.to_owned() + &other("p"), 1, Some("Pod/p is left out: only AppWrappers")),
+            (ours.to_owned() + &both, 1, Some("Pod/p, Pod/q are left out: only AppWrappers")),
+            (both, 2, None),
+        ] {
+            let (found, said) = only_wrappers(read(&text));
+            assert_eq!((found.len(), said.is_some()), (kept, note.is_some()), "{said:?}");
+            assert!(said.unwrap_or_default().starts_with(note.unwrap_or_default()));
         }
     }
 

@@ -447,7 +447,8 @@ fn kubectl_finds_its_plugin() {
         plugin(&["list", "-n", namespace]).with(0, &["new ", "Running"]);
         plugin(&["list", "-A"]).with(0, &["NAMESPACE ", namespace]);
         let advice = plugin(&["retry", "new", "-n", namespace]);
-        advice.with(1, &["kubectl aw wait new --for=Suspended, then kubectl aw resume new"]);
+        let wait = format!("kubectl aw wait new -n {namespace} --for=Suspended, then ");
+        advice.with(1, &[&wait, &format!("kubectl aw resume new -n {namespace}")]);
     });
 }
 

@@ -222,6 +222,29 @@ fn links_lead_to_files_and_titles() {
     assert!(count > 20, "the links were found");
 }
 
+/// Without any webhook, the API server would accept unchecked AppWrappers.
+#[test]
+fn the_switch_deletes_webhooks_after_it_has_applied_others() {
+    let page = read("docs/admin/upgrade.md");
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let applies = [
+        "kubectl apply --server-side --force-conflicts -k",
+        "kubectl apply --server-side --force-conflicts -f GO-MANIFESTS",
+        "helm install",
+    ];
+    let mut count = 0;
+    for block in blocks {
+        let line = |text: &str| block.lines().position(|line| line.trim_start().starts_with(text));
+        let created = applies.iter().find_map(|text| line(text));
+        for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+            let Some(deleted) = line(&format!("kubectl delete {kind} ")) else { continue };
+            assert!(created.is_some_and(|created| created < deleted), "{block}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 6, "over with kubectl and with Helm, and back");
+}
+
 /// The arguments of the commands in a line of a code block: what follows the name of the program, up to what is for
 /// the shell.
 fn commands(line: &str) -> impl Iterator<Item = Vec<&str>> {

@@ -172,6 +172,7 @@ pub async fn reconcile(
         Err(error) => return Err(failed(&context, &mut memory, &stored, error.into())),
     }
     focus(&mut memory, &wrapper);
+    memory.last_gap = memory.last_gap.max(context.gap_before.get().copied());
     memory.saw(&wrapper.version);
     let config = context.config();
     let default = config.retry_policy.default_policy_name.as_deref();
@@ -291,12 +292,8 @@ async fn run_rounds(
     memory: &mut ReconcileState,
     wrapper: Arc<Wrapper>,
 ) -> Result<Next, Error> {
-    let mut rounds = Rounds {
-        stored: wrapper.clone(),
-        wrapper,
-        asked: Asked::default(),
-        has_written: false,
-    };
+    let mut rounds =
+        Rounds { stored: wrapper.clone(), wrapper, asked: Asked::default(), has_written: false };
     for _ in 0..ROUNDS_MAX {
         match rounds.run_one(context, memory).await {
             Ok(Some(next)) => return Ok(next),
@@ -335,29 +332,29 @@ impl Rounds {
         memory: &mut ReconcileState,
     ) -> Result<Option<Next>, Error> {
         let config = context.config();
-        let wrapper = self.wrapper.clone();
+        let Self { wrapper, asked, .. } = self;
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let (snapshot, (now, anchor)) =
-            look(context, memory, &wrapper, &mut self.asked, &limits, &config).await?;
+            look(context, memory, wrapper, asked, &limits, &config).await?;
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
-        if self.asked.note(context, memory, &wrapper, &decision).await? {
+        if asked.note(context, memory, wrapper, &decision).await? {
             return Ok(None);
         }
         memory.over_quota_since = decision.over_quota_since;
         if let Some(shadow) = &context.shadow {
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
-            return Ok(Some(compare(context, memory, shadow, &wrapper, sight, &decision)));
+            return Ok(Some(compare(context, memory, shadow, wrapper, sight, &decision)));
         }
-        report::remarks(context, memory, &wrapper, &remarks);
+        report::remarks(context, memory, wrapper, &remarks);
         if let Some(witness) = &context.witness {
             witness(facts, &decision);
         }
-        if is_to_be_written(&wrapper, &decision) {
+        if is_to_be_written(wrapper, &decision) {
             return self.write(context, memory, &snapshot, &decision).await;
         }
-        self.act(context, memory, &snapshot, &decision).await
+        Box::pin(self.act(context, memory, &snapshot, &decision)).await
     }
 
     /// Carries out the actions of a decision.
@@ -399,7 +396,8 @@ impl Rounds {
             return Ok(Some(Next::After(WATCH_OVERDUE)));
         }
         let wrapper = &self.wrapper;
-        let written = written::write(context, memory, &self.stored, wrapper, decision).await?;
+        let written =
+            written::write(context, memory, &self.stored, wrapper, snapshot, decision).await?;
         memory.deleted_objects = DeletedObjects::default(); // it is decided about
         match written {
             Written::Stored(newer) => {
@@ -452,8 +450,10 @@ async fn look(
 ) -> Result<(Snapshot, (Timestamp, Timestamp)), Error> {
     let (sources, attach, autopilot) =
         (context.sources(), attach(limits, config), &config.autopilot);
+    // on the heap, as what follows from it: a future is as large as all that it may call
     let mut snapshot =
-        observe::observe(sources, wrapper, memory, asked.fresh, &attach, autopilot).await?;
+        Box::pin(observe::observe(sources, wrapper, memory, asked.fresh, &attach, autopilot))
+            .await?;
     let (now, anchor) = context.clock.around_now();
     memory.tell(&mut snapshot, anchor);
     snapshot.reports_since = context.progress.since(now);

@@ -254,8 +254,8 @@ pub struct Report {
     /// Its own verdict.
     pub outcome: Outcome,
     /// It deletes its own pods, whatever they did, or may do so: a Job that has met its `successPolicy` and ends once they are
-    /// gone, a `JobSet` with such a Job, a Volcano Job that completes or restarts, a `RayJob` that tries again with a new
-    /// cluster.
+    /// gone, a Volcano Job that restarts or ends, a `RayJob` that tries again with a new cluster; always a `JobSet`, a `TrainJob`,
+    /// a Deployment, a StatefulSet and a `LeaderWorkerSet`.
     pub deletes_pods: bool,
     /// Its controller creates some pods only once others are ready, or only once its own queue admits it.
     pub in_order: bool,

@@ -114,7 +114,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Waits until it is gone; tells somebody who looks on what it waits for, when that changes.
+    /// Waits until it is gone; tells somebody who looks on what it waits for, when that changes. Where it may not be
+    /// watched, it is read again and again.
     async fn until_gone(&mut self, place: &Place) -> Result<(), Error> {
         let mut observations = Observations::of(place, &self.last);
         let mut looks = tokio::time::interval(LOOK);
@@ -123,10 +124,20 @@ impl Waiting {
         looks.reset();
         loop {
             tokio::select! {
-                sight = observations.next() => match sight? {
-                    Observation::Is(one) => self.last = *one,
-                    Observation::Gone => return Ok(()),
+                sight = observations.next() => match sight {
+                    Ok(Observation::Is(one)) => self.last = *one,
+                    Ok(Observation::Gone) => return Ok(()),
+                    // it may not be watched
+                    Err(_) => break,
                 },
+                _ = looks.tick(), if std::io::stderr().is_terminal() => self.tell(place).await,
+            }
+        }
+        let name = self.last.wrapper.name.clone();
+        let mut gone = std::pin::pin!(observations.gone_by_reads(place, &name));
+        loop {
+            tokio::select! {
+                gone = &mut gone => return gone,
                 _ = looks.tick(), if std::io::stderr().is_terminal() => self.tell(place).await,
             }
         }
@@ -307,6 +318,33 @@ mod tests {
                 "Job/j, being deleted, finalizers foregroundDeletion",
             ]
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_right_to_watch_the_end_of_a_deletion_is_read() {
+        let mut reads = 0;
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let status = |code: u16, reason: &str, message: &str| {
+                let body = json!({"kind": "Status", "status": "Failure", "code": code,
+                    "reason": reason, "message": message});
+                (code, body)
+            };
+            let (code, body) = if !request.uri().path().ends_with("/appwrappers/aw") {
+                status(403, "Forbidden", "no")
+            } else if reads < 2 {
+                reads += 1;
+                (200, json!({"metadata": {"name": "aw", "uid": "u"}}))
+            } else {
+                status(404, "NotFound", "appwrappers \"aw\" not found")
+            };
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            std::future::ready(http::Response::builder().status(code).body(body))
+        });
+        let place = Place { client: kube::Client::new(service, "ns"), namespace: "ns".into() };
+        let mut waiting = Waiting { last: one(&[], ""), told: vec![] };
+        let begun = tokio::time::Instant::now();
+        waiting.until_gone(&place).await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 4);
     }
 
     #[test]

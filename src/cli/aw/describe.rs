@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use super::super::cluster::{cluster_flags, place_flags};
 use super::super::configuration::ControllerConfig;
 use super::super::explain::ExplainInputs;
 use super::super::explain::answer::{Explanation, explain, how_to_retry};
@@ -29,7 +30,7 @@ use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence
 use events::Warning;
 
 /// The command that shows whether a controller runs, where it is installed by the manifests.
-const NO_CONTROLLER: &str = "kubectl -n appwrapper-system get pods,lease/appwrapper-controller";
+const NO_CONTROLLER: &str = "kubectl -n appwrapper-system get pods,leases";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -301,7 +302,6 @@ fn reported(wrapper: &Wrapper) -> Option<Reported> {
 
 /// What its user can do, where it does not go on by itself.
 fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Option<String> {
-    let name = &wrapper.name;
     if wrapper.deleting || !(wrapper.is_ours() || is_sent(wrapper)) {
         return None;
     }
@@ -310,14 +310,16 @@ fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Optio
         _ if is_sent(wrapper) => None,
         // it may be a controller that is missing
         phase if wrapper.has_manager && phase != Phase::Empty => Some(format!("it is {COPY}")),
-        Phase::Failed => Some(how_to_retry(name, program)),
+        Phase::Failed => Some(how_to_retry(wrapper, program)),
         Phase::Suspended if awaits_its_user(wrapper) => {
-            Some(format!("to resume it: {program} resume {name}"))
+            let flags = place_flags(&wrapper.namespace);
+            Some(format!("to resume it: {program} resume {}{flags}", wrapper.name))
         }
         // a manifest is in no cluster
-        Phase::Empty if created.is_some() => {
-            Some(format!("if it stays in this phase, no controller is running: {NO_CONTROLLER}"))
-        }
+        Phase::Empty if created.is_some() => Some(format!(
+            "if it stays in this phase, no controller is running: {NO_CONTROLLER}{}",
+            cluster_flags()
+        )),
         Phase::Empty
         | Phase::Suspended
         | Phase::Resuming

@@ -200,6 +200,8 @@ fn text(logs: &[Log], several: bool) -> Page {
         for line in log.text.lines() {
             let prefix =
                 if several { format!("[{}/{}] ", log.pod, log.container) } else { String::new() };
+            // as a terminal shows it: a progress bar writes over itself
+            let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
             page.line_with_tabs(&format!("{prefix}{}", truncate_chars(line, LINE_CHARS_MAX)));
         }
     }
@@ -285,6 +287,8 @@ mod tests {
         assert_eq!(text(&logs[..1], false).to_string(), "one\n\\u{1b}[2Jtwo\n");
         let table = log("a", "step\tloss\r\n1\t\t0.5\x07\n");
         assert_eq!(text(&[table], false).to_string(), "step\tloss\n1\t\t0.5\\u{7}\n");
+        let bar = log("a", &format!("{}100%\r\r\ndone\r", "50%\r".repeat(LINE_CHARS_MAX)));
+        assert_eq!(text(&[bar], false).to_string(), "100%\ndone\n");
         assert_eq!(last_lines("a\nb\nc", 2), "b\nc");
         assert_eq!(cut(&logs[0]), "a/main: only the last 1 MiB of these lines is read");
     }

@@ -129,7 +129,8 @@ pub(super) fn object_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of an AppWrapper, also as kubectl takes and prints it: `aw/train`, `appwrapper.workload.codeflare.dev/train`.
+/// The name of an AppWrapper, also as kubectl and `tree` take and print it: `aw/train`, `AppWrapper/train`,
+/// `appwrapper.workload.codeflare.dev/train`.
 pub(super) fn wrapper_name(text: &str) -> Result<String, String> {
     object_name(split_kind(text).1)
 }
@@ -139,7 +140,8 @@ pub(super) fn wrapper_name(text: &str) -> Result<String, String> {
 pub(super) fn split_kind(text: &str) -> (&str, &str) {
     let is_ours = |kind: &str| {
         let (kind, group) = kind.split_once('.').unwrap_or((kind, GROUP));
-        ["appwrapper", "appwrappers", "aw"].contains(&kind) && group == GROUP
+        let names = ["appwrapper", "appwrappers", "aw"];
+        names.iter().any(|name| name.eq_ignore_ascii_case(kind)) && group == GROUP
     };
     match text.split_once('/') {
         Some((kind, name)) if is_ours(kind) => (&text[..=kind.len()], name),
@@ -244,7 +246,8 @@ mod tests {
 
     #[test]
     fn an_appwrapper_may_be_named_as_in_kubectl() {
-        let kinds = ["aw", "appwrapper", "appwrappers", "appwrapper.workload.codeflare.dev"];
+        let with_group = "appwrapper.workload.codeflare.dev";
+        let kinds = ["aw", "appwrapper", "appwrappers", "AppWrapper", with_group];
         for text in kinds.map(|kind| format!("{kind}/train")) {
             assert_eq!(wrapper_name(&text).as_deref(), Ok("train"), "{text}");
         }

@@ -1,6 +1,7 @@
 //! What MultiKueue makes of an AppWrapper: that of a manager cluster runs as a copy in a worker cluster.
 
 use super::super::Error;
+use super::super::cluster::cluster_flags;
 use super::super::place::{One, Place};
 use super::Target;
 use super::workload::Queued;
@@ -24,9 +25,9 @@ pub(in crate::cli) fn is_sent(wrapper: &Wrapper) -> bool {
 
 /// The command by which a user suspends or resumes what Kueue sends to a worker cluster.
 pub(super) fn command(workload: &SeenWorkload, namespace: &str, active: bool) -> String {
-    let name = &workload.name;
+    let (name, flags) = (&workload.name, cluster_flags());
     format!(
-        "kubectl patch workload {name} -n {namespace} --type=merge -p '{{\"spec\":{{\"active\":{active}}}}}'"
+        "kubectl patch workload {name} -n {namespace}{flags} --type=merge -p '{{\"spec\":{{\"active\":{active}}}}}'"
     )
 }
 

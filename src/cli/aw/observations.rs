@@ -132,7 +132,7 @@ impl Observations {
     ///
     /// # Errors
     /// The user may not read it.
-    async fn gone_by_reads(mut self, place: &Place, name: &str) -> Result<(), Error> {
+    pub(super) async fn gone_by_reads(mut self, place: &Place, name: &str) -> Result<(), Error> {
         loop {
             match get(&place.client, &appwrappers(), Some(&place.namespace), name).await {
                 Ok(seen) if seen.meta.uid.as_deref() == Some(self.uid.as_str()) => {}

@@ -136,11 +136,21 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     })?;
     let now = now();
     let all = seen.into_iter().map(|seen| {
-        let user = seen.meta.labels.as_ref().and_then(|labels| labels.get(keys::USER)).cloned();
-        One::of(seen).map(|one| (one, user)).map_err(drop)
+        let one = One::of(seen).map_err(drop);
+        one.map(|one| {
+            let user = user(&one);
+            (one, user)
+        })
     });
     let report = report(all, args.by, args.all_namespaces, args.since, now);
     tell(args.output, &report, || text(&report, term::has_colour()))
+}
+
+/// Who created an AppWrapper. The label, which is cut and has no special characters, counts only where the spec does not say.
+fn user(one: &One) -> Option<String> {
+    let exact = one.wrapper.spec.requester.as_ref().map(|requester| requester.username.clone());
+    let labels = one.seen.meta.labels.as_ref();
+    exact.or_else(|| labels?.get(keys::USER).cloned())
 }
 
 fn report(
@@ -338,6 +348,7 @@ mod tests {
 
     use super::super::eff::tests::{moment, one, restarted};
     use super::*;
+    use crate::api::Requester;
 
     fn given() -> Vec<Result<(One, Option<String>), ()>> {
         let done = json!({
@@ -409,6 +420,26 @@ mod tests {
         assert_eq!(rows(By::Queue, false), [row("gpu", 3), row("(none)", 2)]);
         assert_eq!(rows(By::User, true), [row("ada", 5)]);
         assert_eq!(rows(By::Namespace, true), [row("b", 3), row("a", 2)]);
+    }
+
+    #[test]
+    fn users_with_the_same_label_are_two_rows() {
+        let of = |username: Option<&str>| {
+            let mut one = one("train", "gpu", "ada", &restarted());
+            let wrapper = std::sync::Arc::make_mut(&mut one.wrapper);
+            let requester = username.map(|username| Requester {
+                username: username.to_owned(),
+                ..Requester::default()
+            });
+            std::sync::Arc::make_mut(&mut wrapper.spec).requester = requester;
+            let user = user(&one);
+            Ok((one, user))
+        };
+        let all = [Some("ada@a.example"), Some("ada@b.example"), Some("ada@b.example"), None];
+        let within = "7d".parse().unwrap();
+        let report = report(all.into_iter().map(of), By::User, false, within, moment(5700));
+        let rows: Vec<_> = report.rows.iter().map(|row| (row.name.as_str(), row.count)).collect();
+        assert_eq!(rows, [("ada@b.example", 2), ("ada", 1), ("ada@a.example", 1)]);
     }
 
     /// A user of one namespace chooses any names.

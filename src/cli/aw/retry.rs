@@ -6,7 +6,7 @@
 mod recreate;
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, Preconditions};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::cluster::{cluster_flags, place_flags};
 use super::super::configuration::ControllerConfig;
 use super::super::place::{One, Place};
 use super::super::{Error, json, program, term};
@@ -100,7 +101,8 @@ async fn recreate(place: &Place, one: &One) -> Result<Option<Done<Retried>>, Err
         Replaced::Lost { why, manifest } => {
             let message = format!(
                 "was deleted, but could not be recreated: {why}\n\
-                 to create it: kubectl create -f {manifest}"
+                 to create it: kubectl create -f {manifest}{}",
+                cluster_flags()
             );
             done(false, Retried { recreated: false, manifest: Some(manifest) }, &message)
         }
@@ -115,12 +117,13 @@ fn refused(why: &str) -> String {
 
 /// What was done, and what it is waiting for.
 fn recreated(manifest: &Value, program: &str) -> String {
-    let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+    let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();
+    let (name, flags) = (text("name"), place_flags(text("namespace")));
     let has_queue = manifest["metadata"]["labels"].get(keys::QUEUE_NAME).is_some();
     let next = match (manifest["spec"]["suspend"].as_bool(), has_queue) {
         (Some(true), true) => "; it is waiting for admission by its queue".to_owned(),
         (Some(true), false) => {
-            format!("; it is suspended, as before; to resume it: {program} resume {name}")
+            format!("; it is suspended, as before; to resume it: {program} resume {name}{flags}")
         }
         (Some(false) | None, _) => String::new(),
     };
@@ -141,7 +144,7 @@ fn other_rights(old: &Value, new: &Value) -> Option<String> {
 
 /// What to do in each phase.
 fn plan(wrapper: &Wrapper, known: &ControllerConfig, now: Timestamp, program: &str) -> RetryPlan {
-    let name = &wrapper.name;
+    let name = wrapper.name.clone() + &place_flags(&wrapper.namespace);
     let no = |why: String| RetryPlan::No(why);
     if wrapper.has_manager {
         return no(format!("is {}", multikueue::COPY));
@@ -303,12 +306,7 @@ impl Kept {
             open.write_all(text.as_bytes())?;
             open.sync_all()
         });
-        written.map(|()| Self(file.clone())).map_err(|error| {
-            Error::Negative(format!(
-                "nothing was done: cannot save the manifest to ./{file} before the AppWrapper is \
-                 deleted: {error}"
-            ))
-        })
+        written.map(|()| Self(file.clone())).map_err(|error| unsaved(&file, &error))
     }
 
     fn place(&self) -> String {
@@ -327,7 +325,8 @@ impl Kept {
     fn explain(&self, error: &Error) -> Error {
         let place = self.place();
         let text = format!(
-            "{error}\nthe AppWrapper may be deleted; to recreate it: kubectl create -f {place}"
+            "{error}\nthe AppWrapper may be deleted; to recreate it: kubectl create -f {place}{}",
+            cluster_flags()
         );
         match error {
             Error::Cluster(_) => Error::Cluster(text),
@@ -336,6 +335,20 @@ impl Kept {
             Error::System(_) => Error::System(text),
         }
     }
+}
+
+/// That the manifest cannot be saved.
+fn unsaved(file: &str, error: &io::Error) -> Error {
+    if error.kind() == ErrorKind::AlreadyExists {
+        return Error::Negative(format!(
+            "nothing was done: ./{file} is left from an earlier retry; remove it if its AppWrapper \
+             exists again"
+        ));
+    }
+    Error::System(format!(
+        "nothing was done: cannot save the manifest to ./{file} before the AppWrapper is deleted: \
+         {error}"
+    ))
 }
 
 #[cfg(test)]
@@ -433,6 +446,25 @@ mod tests {
             let said = refused(why);
             assert!(said.contains(&format!("could not be recreated: {why}")), "{said}");
             assert_eq!(said.ends_with(OVER_QUOTA), is_explained, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_saved_is_told_by_its_cause() {
+        let said = |kind: ErrorKind| unsaved("train.appwrapper.json", &kind.into());
+        match said(ErrorKind::AlreadyExists) {
+            Error::Negative(why) => assert_eq!(
+                why,
+                "nothing was done: ./train.appwrapper.json is left from an earlier retry; \
+                 remove it if its AppWrapper exists again"
+            ),
+            other => panic!("{other:?}"),
+        }
+        for kind in [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied] {
+            match said(kind) {
+                Error::System(why) => assert!(why.contains("cannot save the manifest"), "{why}"),
+                other => panic!("{other:?}"),
+            }
         }
     }
 

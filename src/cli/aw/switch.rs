@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
+use super::super::cluster::{cluster_flags, place_flags};
 use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
 use super::list::{DEACTIVATED, awaits_admission};
@@ -190,8 +191,9 @@ fn plan(
             SwitchAction::Suspend => SuspendPlan::Annotation,
             SwitchAction::Resume if !wrapper.spec.suspend => SuspendPlan::Already(RUNS.to_owned()),
             SwitchAction::Resume => SuspendPlan::No(format!(
-                "is waiting for admission by queue {queue}; see {program} why {}",
-                wrapper.name
+                "is waiting for admission by queue {queue}; see {program} why {}{}",
+                wrapper.name,
+                place_flags(&wrapper.namespace)
             )),
         },
         (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
@@ -211,7 +213,8 @@ fn how_to_run_again(wrapper: &Wrapper, program: &str) -> String {
     } else if multikueue::is_sent(wrapper) {
         format!("; {}", multikueue::AGAIN)
     } else if wrapper.is_ours() {
-        format!("; to recreate it: {program} retry {}", wrapper.name)
+        let flags = place_flags(&wrapper.namespace);
+        format!("; to recreate it: {program} retry {}{flags}", wrapper.name)
     } else {
         String::new()
     }
@@ -264,11 +267,12 @@ fn of_workload(
         (SwitchAction::Resume, true | false) if is_kept_without_queue(workload, wrapper) => {
             SuspendPlan::No(format!(
                 "is not resumed: Kueue has created a Workload without a queue for it, and would suspend it again; to give \
-                 it a queue: kubectl label appwrapper {} -n {} {}=QUEUE; if manageJobsWithoutQueueName no longer \
+                 it a queue: kubectl label appwrapper {} -n {} {}=QUEUE{}; if manageJobsWithoutQueueName no longer \
                  applies to it, delete the Workload {name}",
                 wrapper.name,
                 wrapper.namespace,
-                keys::QUEUE_NAME
+                keys::QUEUE_NAME,
+                cluster_flags()
             ))
         }
         // its queue was removed: Kueue would admit the Workload, and never finish it
@@ -313,7 +317,7 @@ pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<
         let resume = if is_sent {
             multikueue::command(workload, &wrapper.namespace, true)
         } else {
-            format!("{program} resume {}", wrapper.name)
+            format!("{program} resume {}{}", wrapper.name, place_flags(&wrapper.namespace))
         };
         is_held.then(|| (DEACTIVATED.to_owned(), format!("to resume it: {resume}")))
     })?;
@@ -324,14 +328,15 @@ pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<
 /// Why only another Workload is admitted by the queue that it names, and how there comes to be one.
 fn stuck(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<(String, String)> {
     let why = given_up(workload, wrapper).or_else(|| other_queue(workload, wrapper))?;
-    let (name, namespace) = (&workload.name, &wrapper.namespace);
+    let (name, namespace, flags) = (&workload.name, &wrapper.namespace, cluster_flags());
     let remedy = if wrapper.is_prebuilt {
         format!(
             "Kueue does not create a prebuilt Workload: save its manifest (kubectl get workload {name} \
-             -n {namespace} -o yaml), delete it, and create it again with spec.active true and without its status"
+             -n {namespace}{flags} -o yaml), delete it, and create it again with spec.active true and without its status"
         )
     } else {
-        format!("to let Kueue create another one: kubectl delete workload {name} -n {namespace}")
+        let delete = format!("kubectl delete workload {name} -n {namespace}{flags}");
+        format!("to let Kueue create another one: {delete}")
     };
     Some((why, remedy))
 }

@@ -7,7 +7,7 @@ mod source;
 mod tree;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -22,6 +22,9 @@ const DEPTH_MAX: usize = 100;
 const OBJECTS_MAX: usize = 50_000;
 /// The most values (objects, lists, texts, numbers) of all files together: they take about 100 bytes each.
 const VALUES_MAX: usize = 3_000_000;
+
+/// What is said of a document that is no Kubernetes object at all: it has neither API version, kind nor metadata.
+const NO_OBJECT: &str = "apiVersion and kind: must be given";
 
 /// Where an object was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +87,19 @@ impl Document {
     #[must_use]
     pub fn is_ours(&self, kind: &str) -> bool {
         self.kind() == kind && self.group() == crate::api::GROUP
+    }
+}
+
+impl Flaw {
+    /// Whether it is a document of a directory which is no Kubernetes object at all, such as the values of a chart: only
+    /// a file that is named itself has to have objects.
+    #[must_use]
+    pub fn is_beside_objects(&self, files: &[PathBuf]) -> bool {
+        let file = Path::new(&self.origin.file);
+        let is_below = |path: &PathBuf| file != path && file.starts_with(path);
+        let is_named = files.iter().any(|path| file == path);
+        let is_whole = self.origin.path.is_empty();
+        self.message == NO_OBJECT && is_whole && !is_named && files.iter().any(is_below)
     }
 }
 
@@ -223,14 +239,18 @@ fn take_apart(origin: Origin, value: Value, all: &mut Vec<Result<Document, Flaw>
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
     if kind.is_empty() {
-        all.push(flaw(origin, "kind: must be given"));
+        let given = ["apiVersion", "kind", "metadata"];
+        let is_object = given.iter().any(|field| object.contains_key(*field));
+        all.push(flaw(origin, if is_object { "kind: must be given" } else { NO_OBJECT }));
         return;
     }
     let is_list = kind.ends_with("List") && !object.contains_key("spec");
     let items = match object.get_mut("items") {
         Some(Value::Array(items)) if is_list => std::mem::take(items),
-        Some(Value::Null) | None if is_list => vec![],
-        Some(_) if is_list => {
+        Some(Value::Null) if is_list => vec![],
+        // without a list of items, an object of any other kind is no list: `kind: AllowList`
+        None if is_list && kind == "List" => vec![],
+        Some(_) if is_list && kind == "List" => {
             all.push(flaw(origin, "items: must be a list"));
             return;
         }

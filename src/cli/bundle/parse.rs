@@ -19,9 +19,6 @@ const ALIASED_MAX: usize = 50_000;
 /// such texts by hand, and reading one takes ten times as long.
 const FLOW_BYTES_MAX: usize = 64 << 10;
 
-/// A line that separates YAML documents.
-const SEPARATOR: &str = "\n---\n";
-
 /// Stack of the YAML reader, which recurses.
 const STACK_BYTES: usize = 64 << 20;
 /// The longest description of what is wrong with a text, in characters: it may quote what it found.
@@ -63,14 +60,15 @@ fn documents(text: &str, values_left: usize) -> Vec<Parsed> {
     if !text.trim_start().starts_with(['{', '[']) {
         return yaml(text, values_left);
     }
-    let cost = Cost::of(text);
+    let blanked = &without_separators(text);
+    let cost = Cost::of(blanked);
     if cost.levels > DEPTH_MAX {
         return vec![Parsed::flaw(&too_deep())];
     }
     if cost.values > values_left {
         return vec![Parsed::flaw(&too_many())];
     }
-    match json(text) {
+    match json(blanked) {
         Ok(values) if values.len() > OBJECTS_MAX => vec![Parsed::flaw(&too_many_objects())],
         Ok(values) => values,
         // it may be YAML in its flow style
@@ -90,15 +88,37 @@ fn too_many() -> String {
     format!("too large: at most {VALUES_MAX} values are read across all files")
 }
 
-/// JSON values one after the other, also with the lines between them that separate YAML documents. No string of
-/// JSON has such a line in it. At most one more than [`OBJECTS_MAX`] is read: [`Cost`] does not count a text that stands alone.
+/// A text with blanks in place of the lines that separate YAML documents. No string of JSON has such a line in it.
+fn without_separators(text: &str) -> Cow<'_, str> {
+    if !text.contains("\n---") {
+        return Cow::Borrowed(text);
+    }
+    let mut blanked = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if is_separator(line) {
+            let (separator, end) = line.split_at(line.trim_end_matches('\n').len());
+            blanked += &" ".repeat(separator.len());
+            blanked += end;
+        } else {
+            blanked += line;
+        }
+    }
+    Cow::Owned(blanked)
+}
+
+/// Whether a line is `---`, with or without a comment behind it: `--- # Source: chart/templates/job.yaml`.
+fn is_separator(line: &str) -> bool {
+    let Some(rest) = line.strip_prefix("---") else { return false };
+    let (all, comment) = (rest.len(), rest.trim());
+    let is_comment = rest.trim_start().len() < all && comment.starts_with('#');
+    // a carriage return alone ends a line of YAML, too
+    comment.is_empty() || is_comment && !comment.contains('\r')
+}
+
+/// JSON values one after the other. At most one more than [`OBJECTS_MAX`] is read: [`Cost`] does not count a text that
+/// stands alone.
 fn json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
-    let text = if text.contains(SEPARATOR) {
-        Cow::Owned(text.replace(SEPARATOR, "\n   \n"))
-    } else {
-        Cow::Borrowed(text)
-    };
-    let values = serde_json::Deserializer::from_str(&text).into_iter::<Tree>();
+    let values = serde_json::Deserializer::from_str(text).into_iter::<Tree>();
     values
         .take(OBJECTS_MAX + 1)
         .map(|tree| tree.map(|Tree(value)| Parsed { line: None, value: Ok(value) }))

@@ -42,7 +42,10 @@ fn documents_lists_and_json_are_read() {
             "kind: List\nitems:\n- {kind: List, items: [{kind: A, metadata: {name: b}}]}\n",
             vec!["f, items[0].items[0]: A/b"],
         ),
-        ("kind: JobList\n", vec![]),
+        ("kind: List\n", vec![]),
+        ("kind: JobList\nitems: null\n", vec![]),
+        ("kind: JobList\n", vec!["f: JobList/"]),
+        ("kind: AllowList\nmetadata: {name: a}\nitems: {b: c}\n", vec!["f: AllowList/a"]),
         ("", vec![]),
     ] {
         assert_eq!(good(text), want, "{text}");
@@ -85,7 +88,9 @@ fn a_flaw_names_its_place() {
     for (text, want) in [
         ("just a text", "must be a Kubernetes object"),
         ("kind: A\n---\n- 1\n", "f, document 2 (line 3): must be a Kubernetes object"),
-        ("metadata: {}", "kind: must be given"),
+        ("metadata: {}", "f: kind: must be given"),
+        ("apiVersion: v1", "f: kind: must be given"),
+        ("replicas: 1", "f: apiVersion and kind: must be given"),
         ("kind: List\nitems: 3", "items: must be a list"),
         ("kind: A\nspec: [\n", "invalid YAML"),
         ("kind: A\n  bad: indent\n", "line 2"),
@@ -117,6 +122,30 @@ fn yaml_in_its_flow_style_is_read_up_to_a_size() {
     assert!(read(&flow(60 << 10)).iter().all(Result::is_ok));
     let flaws: Vec<String> = read(&flow(64 << 10)).into_iter().filter_map(Result::err).collect();
     assert!(flaws.len() == 1 && flaws[0].contains("invalid JSON: "), "{flaws:?}");
+}
+
+#[test]
+fn large_json_documents_are_separated_as_those_of_yaml() {
+    let object = |name: &str| {
+        let metadata = json!({"name": name, "annotations": {"a": "n".repeat(64 << 10)}});
+        json!({"kind": "Pod", "metadata": metadata}).to_string()
+    };
+    for (separator, is_read) in [
+        ("\n---\n", true),
+        ("\r\n---\r\n", true),
+        ("\n---  \n", true),
+        ("\n--- # Source: \"chart/pod.yaml [{\n", true),
+        ("\n---\n---\n", true),
+        ("\n--- # a\r\"b\"\n", false),
+        ("\n---#\n", false),
+        ("\n--- |\n", false),
+        ("\n ---\n", false),
+    ] {
+        let found = read(&format!("{}{separator}{}", object("p"), object("q")));
+        let found: Vec<String> = found.into_iter().filter_map(Result::ok).collect();
+        let is_found = found == ["f, document 1: Pod/p", "f, document 2: Pod/q"];
+        assert_eq!(is_found, is_read, "{separator:?}: {found:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::super::aw::list::state;
 use super::super::aw::multikueue::is_sent;
+use super::super::cluster::place_flags;
 use super::super::ledger::Ledger;
 use super::super::program;
 use super::ExplainInputs;
@@ -358,8 +359,9 @@ fn is_gone(decision: &Decision) -> bool {
 }
 
 /// The command for what has failed.
-pub(in crate::cli) fn how_to_retry(name: &str, program: &str) -> String {
-    format!("to recreate it from its own spec: {program} retry {name}")
+pub(in crate::cli) fn how_to_retry(wrapper: &Wrapper, program: &str) -> String {
+    let flags = place_flags(&wrapper.namespace);
+    format!("to recreate it from its own spec: {program} retry {}{flags}", wrapper.name)
 }
 
 /// What it waits for; of an end, how it is run again.
@@ -368,7 +370,7 @@ fn standing(inputs: &ExplainInputs, now: Timestamp) -> String {
     match wrapper.status.phase {
         // the manager cluster alone creates such a copy again
         Phase::Failed | Phase::Succeeded if wrapper.has_manager => "final".to_owned(),
-        Phase::Failed => format!("final; {}", how_to_retry(&wrapper.name, program())),
+        Phase::Failed => format!("final; {}", how_to_retry(wrapper, program())),
         Phase::Succeeded => "final; to run it again, delete and recreate it".to_owned(),
         Phase::Empty
         | Phase::Suspended

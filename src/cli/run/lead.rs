@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::oneshot;
 
@@ -21,7 +22,8 @@ pub(super) struct Lease {
     pub(super) worker: Worker,
     /// Whether this replica leads, for the fence.
     pub(super) leadership: Leadership,
-    won: oneshot::Receiver<()>,
+    /// When a call for the Lease last failed before it was won.
+    won: oneshot::Receiver<Option<Timestamp>>,
 }
 
 impl Lease {
@@ -50,10 +52,10 @@ impl Lease {
 }
 
 /// Holds the Lease once it is won, until it is lost or not needed any more.
-async fn hold(mut election: Election, won: oneshot::Sender<()>, stop: Stop) {
+async fn hold(mut election: Election, won: oneshot::Sender<Option<Timestamp>>, stop: Stop) {
     let lost = async {
-        election.won().await;
-        if won.send(()).is_err() {
+        let failed_at = election.won().await;
+        if won.send(failed_at).is_err() {
             return; // the controller has ended
         }
         election.lost().await;
@@ -72,12 +74,15 @@ pub(super) async fn lead(
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let Lease { worker, leadership: _, won } = lease;
-    let metrics = controller.context.metrics.clone();
+    let context = controller.context.clone();
     let leads = async {
-        if won.await.is_err() {
+        let Ok(failed_at) = won.await else {
             return std::future::pending().await; // it has ended, and so does the process
+        };
+        if let Some(failed_at) = failed_at {
+            context.gap_before.get_or_init(|| failed_at);
         }
-        metrics.set_leader(true);
+        context.metrics.set_leader(true);
     };
     let ended = tokio::select! {
         () = controller.run_when(leads, stop) => Ok(()),

@@ -26,6 +26,8 @@ use crate::{listener, serve, telemetry};
 
 /// Until the controller's own account is known, it is asked for so often.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How long the process waits at its end until the progress reports that it has accepted are written.
+const FLUSHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Servers at work.
 pub(super) struct Servers {
@@ -116,9 +118,13 @@ impl ProgressParts {
         keep_for_pods(&client, &context, &current, url);
         let desk = progress_server::Desk::new(client, clock, metrics);
         let router = desk.router();
-        tokio::spawn(async move { desk.write().await });
+        let writes = desk.clone();
+        let writing = tokio::spawn(async move { writes.write().await });
         let listener = listening(listener)?;
         tls::serve(listener, router, current, None, progress_server::limits(), stopped).await;
+        // pods do not send again what was accepted
+        let _in_time = tokio::time::timeout(FLUSHED_WITHIN, desk.flush()).await;
+        writing.abort();
         Ok(())
     }
 }

@@ -27,6 +27,18 @@ const SERVER_SET: [&str; 9] = [
 const WITHOUT_PODS: [&str; 5] =
     ["", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io"];
 
+/// Groups and kinds of objects that are in no namespace.
+const CLUSTER_SCOPED: [(&str, &str); 8] = [
+    ("", "Namespace"),
+    ("", "PersistentVolume"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("storage.k8s.io", "StorageClass"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    (keys::KUEUE_GROUP, "ClusterQueue"),
+];
+
 /// Kinds without pods that the controller may create by default.
 const CREATED: [&str; 2] = ["Service", "ConfigMap"];
 
@@ -101,9 +113,8 @@ pub(super) fn without_created(documents: Vec<Document>) -> (Vec<Document>, Vec<S
 /// # Errors
 /// What has to be decided first, and by whom.
 pub(super) fn pack(documents: &[Document], options: &WrapOptions) -> Result<Packed, String> {
-    if let Some(ours) = documents.iter().find(|document| document.group() == GROUP) {
-        let title = ours.title();
-        return Err(format!("{}: {title}: an object of {GROUP} cannot be wrapped", ours.origin));
+    if let Some(why) = documents.iter().find_map(not_wrapped) {
+        return Err(why);
     }
     let mut notes = vec![];
     let namespace = agreed(
@@ -158,6 +169,19 @@ pub(super) fn pack(documents: &[Document], options: &WrapOptions) -> Result<Pack
         "spec": {"components": components},
     });
     Ok(Packed { manifest, notes })
+}
+
+/// Why an object cannot be wrapped; none where it can.
+fn not_wrapped(document: &Document) -> Option<String> {
+    let (group, kind) = (document.group(), document.kind());
+    let why = if group == GROUP {
+        format!("an object of {GROUP} cannot be wrapped")
+    } else if CLUSTER_SCOPED.contains(&(group, kind)) {
+        "is cluster-scoped and cannot be wrapped: create it by itself".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("{}: {}: {why}", document.origin, document.title()))
 }
 
 /// The one value that the objects that have one agree on, and the user's choice with them.
@@ -468,6 +492,18 @@ data: {a: b}
         let ours =
             "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {name: a}";
         assert!(packed(ours, &WrapOptions::default()).unwrap_err().contains("cannot be wrapped"));
+        for (version, kind, is_refused) in [
+            ("v1", "Namespace", true),
+            ("storage.k8s.io/v1", "StorageClass", true),
+            ("kueue.x-k8s.io/v1beta1", "ClusterQueue", true),
+            ("example.com/v1", "Namespace", false),
+        ] {
+            let other = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}");
+            let said = packed(&format!("{other}\n---{JOB}"), &WrapOptions::default()).err();
+            let why = "is cluster-scoped and cannot be wrapped: create it by itself";
+            let want = is_refused.then(|| format!("f.yaml, document 1: {kind}/a: {why}"));
+            assert_eq!(said, want, "{version}");
+        }
         let unknown = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}";
         let Packed { notes, .. } = packed(unknown, &WrapOptions::default()).unwrap();
         assert!(notes[0].contains("declare them in podSets"), "{notes:?}");

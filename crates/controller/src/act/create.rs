@@ -147,10 +147,15 @@ fn unless_fatal(why: CreationFailure) -> NotCreated {
     NotCreated { unanswered: !why.fatal, ..why.into() }
 }
 
+/// A read that is rejected refuses no creation: an API server that has just started denies what it allows a moment later.
 fn read_failure(error: &live::Error) -> NotCreated {
     match error {
         live::Error::NoKind(_) | live::Error::NotNamespaced(_) => fatal(error.to_string()).into(),
-        live::Error::Api { source, .. } => NotCreated { may_exist: false, ..write_failure(source) },
+        live::Error::Api { source, .. } => {
+            let failure = write_failure(source);
+            let why = transient(failure.why.message);
+            NotCreated { why, may_exist: false, ..failure }
+        }
     }
 }
 
@@ -208,33 +213,76 @@ mod tests {
     }
 
     #[test]
-    fn only_what_will_not_change_by_itself_is_fatal() {
-        for (code, message, want) in [
-            (422, "spec.replicas: Invalid value", true),
-            (403, "jobs is forbidden: User x cannot create", true),
-            (403, "pods is forbidden: exceeded quota: q", false),
-            (403, "pods is forbidden: status unknown for quota: q, resources: pods", false),
-            (403, "jobs.batch \"a\" is forbidden: not yet ready to handle request", false),
-            (
-                403,
-                "pods \"a\" is forbidden: error looking up service account n/s: not found",
-                false,
-            ),
-            (400, "strict decoding error", true),
-            (409, "conflict", false),
-            (429, "too many requests", false),
-            (500, "webhook failed", false),
-            (
-                500,
-                "Internal error occurred: failed calling webhook \"x\": connection refused",
-                false,
-            ),
-            (500, "conversion webhook for a/v1, Kind=A failed: Post \"https://w\": refused", false),
-            (500, "conversion webhook for a/v1, Kind=A failed: spec.a is unknown", false),
-            (502, "bad gateway", false),
-            (503, "etcd", false),
-            (504, "Timeout: request did not complete within requested timeout", false),
+    fn a_read_that_is_denied_refuses_no_creation() {
+        let status = |message: &str| kube::core::Status {
+            code: 403,
+            message: message.to_owned(),
+            ..kube::core::Status::default()
+        };
+        for message in [
+            "forbidden: User \"a\" cannot get path \"/apis/batch/v1\"",
+            "jobs.batch \"j\" is forbidden: User \"a\" cannot get resource \"jobs\"",
         ] {
+            assert!(client::is_denied_by_authorizer(&status(message)), "{message}");
+            let error = live::Error::api("get", kube::Error::Api(Box::new(status(message))));
+            assert_eq!(read_failure(&error).why, transient(message));
+        }
+    }
+
+    /// Code and message of an answer, and whether it is final.
+    const ANSWERS: &[(u16, &str, bool)] = &[
+        (422, "spec.replicas: Invalid value", true),
+        (403, "jobs is forbidden: User x cannot create", true),
+        (403, "pods is forbidden: exceeded quota: q", false),
+        (403, "pods is forbidden: status unknown for quota: q, resources: pods", false),
+        (403, "jobs.batch \"a\" is forbidden: not yet ready to handle request", false),
+        (403, "pods \"a\" is forbidden: error looking up service account n/s: not found", false),
+        (
+            403,
+            "pods \"a\" is forbidden: unable to CREATE pods at this time because there was an \
+             error enforcing limit ranges",
+            false,
+        ),
+        (403, "pods \"a\" is forbidden: etcdserver: leader changed", false),
+        (
+            403,
+            "jobs.batch \"a\" is forbidden: cannot set blockOwnerDeletion in this case because \
+             cannot find RESTMapping for APIVersion x/v1 Kind X: no matches for kind",
+            false,
+        ),
+        (
+            422,
+            "jobs.batch \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' \
+             denied request: failed to configure binding: paramKind kind not yet synced",
+            false,
+        ),
+        (
+            422,
+            "jobs.batch \"a\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no",
+            true,
+        ),
+        // what the author of the object wrote does not count
+        (
+            422,
+            "Job.batch \"a\" is invalid: x: Invalid value: \" denied request: failed to \
+             configure \"",
+            true,
+        ),
+        (400, "strict decoding error", true),
+        (409, "conflict", false),
+        (429, "too many requests", false),
+        (500, "webhook failed", false),
+        (500, "Internal error occurred: failed calling webhook \"x\": connection refused", false),
+        (500, "conversion webhook for a/v1, Kind=A failed: Post \"https://w\": refused", false),
+        (500, "conversion webhook for a/v1, Kind=A failed: spec.a is unknown", false),
+        (502, "bad gateway", false),
+        (503, "etcd", false),
+        (504, "Timeout: request did not complete within requested timeout", false),
+    ];
+
+    #[test]
+    fn only_what_will_not_change_by_itself_is_fatal() {
+        for (code, message, want) in ANSWERS.iter().copied() {
             let status = kube::core::Status {
                 code,
                 message: message.to_owned(),

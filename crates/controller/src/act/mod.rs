@@ -64,7 +64,7 @@ impl Error {
     /// the definition does not take it.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        self.is_too_large() || self.code() == Some(422)
+        self.is_too_large() || self.code() == Some(422) && self.is_rejected_for_good()
     }
 
     /// The API server rejects the request however often it is made.

@@ -68,16 +68,24 @@ pub fn concerns_one_object(error: &kube::Error) -> bool {
     status.code != 429 && retry_after(error).is_none()
 }
 
-/// What admission plugins of the API server say of a request that they forbid for now: a quota frees up by itself or has
-/// no usage yet, an API server that has just started knows no webhooks yet, and a service account may be created beside
-/// the pod that uses it. A namespace that is being deleted takes the AppWrapper with it, which has not failed.
-const FORBIDDEN_FOR_NOW: [&str; 5] = [
+/// What admission plugins of the API server say of a request that they refuse for now: a quota frees up by itself or has
+/// no usage yet, an API server that has just started knows no webhooks, no parameters of policies and no new kinds yet,
+/// limit ranges cannot be read while etcd elects a leader, and a service account may be created beside the pod that uses
+/// it. A namespace that is being deleted takes the AppWrapper with it, which has not failed.
+const REFUSED_FOR_NOW: [&str; 9] = [
     "exceeded quota",
     "status unknown for quota",
     "not yet ready to handle request",
     "error looking up service account",
     "because it is being terminated",
+    "there was an error enforcing limit ranges",
+    " is forbidden: etcdserver: ",
+    " denied request: failed to configure ", // a policy or its binding
+    "cannot find RESTMapping for APIVersion",
 ];
+
+/// What comes before the text in which an object that is invalid is quoted.
+const IS_INVALID: &str = " is invalid: ";
 
 /// The pauses of a watch that fails again and again: each twice as long as the one before. They stay short: after an outage, a
 /// watch fails once more, since its resource version has expired, before it lists.
@@ -109,9 +117,11 @@ impl Backoff for WatchPauses {
 #[must_use]
 pub fn is_rejected_for_good(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
+    let for_now = |said: &str| REFUSED_FOR_NOW.iter().any(|text| said.contains(text));
     match status.code {
-        403 => !FORBIDDEN_FOR_NOW.iter().any(|text| status.message.contains(text)),
-        code => matches!(code, 400 | 405 | 413 | 415 | 422),
+        403 => !for_now(&status.message),
+        422 => !status.message.split(IS_INVALID).next().is_some_and(for_now),
+        code => matches!(code, 400 | 405 | 413 | 415),
     }
 }
 
@@ -127,10 +137,11 @@ pub fn lacks_webhook(error: &kube::Error) -> bool {
 }
 
 /// Whether the authorizer of the API server denies a request: admission, such as a webhook or a `ResourceQuota`, may answer
-/// with 403, too. Source: `forbiddenMessage` of apiserver.
+/// with 403, too. Of a path that is no resource, such as that of discovery, the message begins with `forbidden: User`. Source:
+/// `forbiddenMessage` of apiserver.
 #[must_use]
 pub fn is_denied_by_authorizer(status: &Status) -> bool {
-    status.code == 403 && status.message.contains(" is forbidden: User ")
+    status.code == 403 && status.message.contains("forbidden: User ")
 }
 
 /// What the API server said, without the debugging text that the client adds: at most [`SAID_BYTES_MAX`] of it, since it may
@@ -276,7 +287,8 @@ where
 {
     let (mut head, body) = answer.into_parts();
     let bytes = match http_body_util::Limited::new(body, ERROR_BYTES_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
+        Ok(body) if protobuf::is_it(&head.headers) => body.to_bytes(),
+        Ok(body) => with_code(head.status, body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             head.headers.remove(header::CONTENT_TYPE); // it may have been protobuf
             let kib = ERROR_BYTES_MAX >> 10;
@@ -291,6 +303,17 @@ where
         Err(error) => return Err(error),
     };
     Ok(Response::from_parts(head, bytes))
+}
+
+/// An error with the code of its head, where it is JSON without a code: a proxy writes such ones.
+fn with_code(code: StatusCode, body: Bytes) -> Bytes {
+    match serde_json::from_slice::<Status>(&body) {
+        Ok(mut status) if status.code == 0 => {
+            status.code = code.as_u16();
+            serde_json::to_vec(&status).map_or(body, Bytes::from)
+        }
+        Ok(_) | Err(_) => body,
+    }
 }
 
 /// The reason of a Status, as far as its code tells.

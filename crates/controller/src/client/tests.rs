@@ -177,6 +177,21 @@ async fn retry_after_becomes_part_of_the_error() {
 }
 
 #[tokio::test]
+async fn an_error_without_a_code_has_the_code_of_its_answer() {
+    for (code, body, want) in [
+        (502, r#"{"message": "no upstream"}"#, 502),
+        (503, "{}", 503),
+        (409, r#"{"code": 422, "message": "m"}"#, 422),
+    ] {
+        let client = client(Duration::ZERO, move || reply(code, None, body));
+        let error = get(&client, "/api/v1/namespaces/n/pods/p").await.unwrap_err();
+        let kube::Error::Api(status) = &error else { panic!("{error}") };
+        assert_eq!(status.code, want, "{body}");
+        assert_eq!(body.contains("no upstream"), status.message == "no upstream", "{body}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_that_is_too_long_is_not_read_to_its_end() {
     let too_long = "the error message of the API server has more than 256 KiB; to read it, send";
     for (code, bytes, want) in [

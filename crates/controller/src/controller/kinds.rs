@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,10 +19,12 @@ use tokio::time::Instant;
 use super::absent::{Absent, Found, Most};
 use super::{Queue, WATCH_AGAIN_AFTER, contain, retry_sources, watches};
 use crate::api::keys;
+use crate::kinds::Kind;
 use crate::observe::cache::{Key, KindKey, Sync};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::feed;
 use crate::observe::live;
+use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::is_retry_source;
 use crate::reconcile::Context;
 use crate::telemetry;
@@ -173,8 +177,7 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found)
         match context.live.in_own_version(&context.client, &kind).await {
             Ok(resource) => {
                 found.store(true, Ordering::Release);
-                let config = watcher::Config::default().labels(keys::APPWRAPPER);
-                let mut events = Box::pin(watches::stream(&context, &resource, config));
+                let mut events = events(&context, &resource, &kind);
                 let mut feed = feed::Objects::new(kind.clone());
                 while let Some(event) = events.next().await {
                     if matches!(event, Ok(Event::InitDone)) {
@@ -208,6 +211,20 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found)
     }
 }
 
+/// The watch of a kind. Of objects of a kind without rules, no more than the metadata is read.
+fn events(
+    context: &Context,
+    resource: &ApiResource,
+    kind: &KindKey,
+) -> BoxStream<'static, Result<Event<RawObject>, watcher::Error>> {
+    let config = watcher::Config::default().labels(keys::APPWRAPPER);
+    if Kind::of_any_version(&kind.api_version, &kind.kind).is_known() {
+        watches::stream::<RawObject>(context, resource, config).boxed()
+    } else {
+        watches::metadata_stream(context, resource, config).boxed()
+    }
+}
+
 /// The pause after another attempt that ended with this error.
 fn longer(pause: Duration, error: &live::Error) -> Duration {
     let longest = match error {
@@ -223,7 +240,7 @@ fn apply(
     queue: &Queue,
     kind: &KindKey,
     feed: &mut feed::Objects,
-    event: Result<Event<crate::observe::raw_object::RawObject>, watcher::Error>,
+    event: Result<Event<RawObject>, watcher::Error>,
 ) -> bool {
     match event {
         Ok(event) => {
@@ -244,7 +261,7 @@ fn apply(
                 &error,
                 watcher::Error::InitialListFailed(kube::Error::Api(status))
                 | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-                    if matches!(status.code, 403..=405)
+                    if matches!(status.code, 403..=406)
             );
             if gone {
                 context.live.forget(kind);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::core::ApiResource;
-use kube::runtime::watcher;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::{contain, watches};
@@ -32,15 +33,19 @@ const fn effect(config: &Config) -> Option<SuspectEffect> {
     }
 }
 
-/// Watches the objects while suspicion is on; never ends. A shadow has no use for them, and their definition may be
-/// missing where another controller is active.
-pub(super) async fn watch(context: &Context) {
+/// Watches the objects while suspicion is on; never ends. `listed` becomes true once they are listed, or where there are
+/// none to list. A shadow has no use for them, and their definition may be missing where another controller is active.
+pub(super) async fn watch(context: &Context, listed: watch::Sender<bool>) {
     if context.shadow.is_some() {
+        listed.send_replace(true);
         return std::future::pending().await;
     }
     let mut changed = context.changed.subscribe();
     loop {
         let is_on = effect(&context.config()).is_some();
+        if !is_on {
+            listed.send_replace(true);
+        }
         let other_settings = async {
             while effect(&context.config()).is_some() == is_on {
                 if changed.changed().await.is_err() {
@@ -49,13 +54,13 @@ pub(super) async fn watch(context: &Context) {
             }
         };
         tokio::select! {
-            () = follow(context), if is_on => {}
+            () = follow(context, &listed), if is_on => {}
             () = other_settings => context.suspicions.forget(),
         }
     }
 }
 
-async fn follow(context: &Context) {
+async fn follow(context: &Context, listed: &watch::Sender<bool>) {
     let resource = ApiResource::erase::<NodeSuspicion>(&());
     let config = watcher::Config::default();
     let mut events = Box::pin(watches::stream(context, &resource, config));
@@ -64,19 +69,31 @@ async fn follow(context: &Context) {
         match event {
             Ok(event) => {
                 has_failed = false;
+                let complete = matches!(event, Event::InitDone);
                 contain::of_watch(&context.metrics, || context.suspicions.take(event));
+                if complete {
+                    listed.send_replace(true);
+                }
             }
-            // once: before an upgrade of the definitions, the kind is not served
-            Err(error) if !has_failed => {
-                has_failed = true;
-                tracing::warn!(
-                    cause = telemetry::chain(&error),
-                    "The watch of NodeSuspicions failed."
-                );
+            Err(error) => {
+                if is_not_served(&error) {
+                    listed.send_replace(true);
+                }
+                // once: before an upgrade of the definitions, the kind is not served
+                if !std::mem::replace(&mut has_failed, true) {
+                    tracing::warn!(
+                        cause = telemetry::chain(&error),
+                        "The watch of NodeSuspicions failed."
+                    );
+                }
             }
-            Err(_) => {}
         }
     }
+}
+
+/// Whether there are no objects since the API server does not serve the kind.
+fn is_not_served(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(it)) if it.code == 404)
 }
 
 /// Writes evidence and deletes what has expired; never ends. For the leader alone.

@@ -1,7 +1,7 @@
 //! The start of the controller, with an API server that answers what the test lets it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use http::{Method, Request, Response, Uri};
 use kube::client::Body;
@@ -14,6 +14,8 @@ use crate::clock::SystemClock;
 #[derive(Clone, Default)]
 struct Server {
     lists_pods: Arc<AtomicBool>,
+    /// The code of a list of `NodeSuspicion`s, where nodes are listed, too; zero where neither is answered.
+    suspicions: Arc<AtomicU16>,
     writes: Arc<AtomicUsize>,
 }
 
@@ -27,8 +29,14 @@ impl Server {
                 let meta = json!({"resourceVersion": "1"});
                 let list =
                     json!({"apiVersion": "v1", "kind": "List", "metadata": meta, "items": items});
-                let body = Body::from(list.to_string().into_bytes());
-                Response::builder().body(body).map_err(kube::Error::HttpError)
+                let (code, body) = match server.suspicions.load(Ordering::Relaxed) {
+                    code if code >= 400 && request.uri().path().ends_with("/nodesuspicions") => {
+                        (code, json!({"status": "Failure", "code": code, "message": "no"}))
+                    }
+                    _ => (200, list),
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Response::builder().status(code).body(body).map_err(kube::Error::HttpError)
             }
         });
         Client::new(service, "default")
@@ -51,6 +59,12 @@ impl Server {
                 while !self.lists_pods.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_secs(1)).await; // of virtual time
                 }
+                json!([])
+            }
+            path if !is_watch
+                && self.suspicions.load(Ordering::Relaxed) > 0
+                && (path.ends_with("/nodes") || path.ends_with("/nodesuspicions")) =>
+            {
                 json!([])
             }
             _ => std::future::pending().await, // nodes as well
@@ -76,6 +90,24 @@ async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_waited_for_
     }
     assert!(*ready.borrow(), "the webhook answers, too");
     run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_decisions_wait_a_while_for_suspect_nodes() {
+    for (code, waits) in [(200, false), (404, false), (429, true)] {
+        let server = Server::default();
+        server.lists_pods.store(true, Ordering::Relaxed);
+        server.suspicions.store(code, Ordering::Relaxed);
+        let clock = Arc::new(SystemClock);
+        let controller = Controller::new(server.client(), clock, Config::default());
+        let run = tokio::spawn(controller.run(std::future::pending()));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(server.writes.load(Ordering::Relaxed) == 0, waits, "{code}");
+        server.suspicions.store(200, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert!(server.writes.load(Ordering::Relaxed) > 0, "{code}: they are listed");
+        run.abort();
+    }
 }
 
 #[tokio::test(start_paused = true)]

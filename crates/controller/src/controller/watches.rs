@@ -1,5 +1,6 @@
 //! The permanent watches: AppWrappers, their pods, nodes, and what is known of suspect ones.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use kube::Resource;
 use kube::api::Api;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, ObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_kind};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -37,23 +39,29 @@ const SWEEP_EVERY: Duration = Duration::from_secs(20);
 pub(super) const NODES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs all watches; never ends by itself. `listed` becomes true once AppWrappers and their pods are listed: before,
-/// nobody can tell what an earlier process has left. Nodes are waited for only for a while: a verdict rests on them, but
-/// where they cannot be listed, no node is known to be lost, and everything else goes on.
+/// nobody can tell what an earlier process has left. Nodes, and what is known of suspect ones, are waited for only for a
+/// while: a verdict rests on nodes, and new attempts avoid suspect ones, but where nodes cannot be listed, none is known to be
+/// lost or suspect, and everything else goes on.
 pub(super) async fn run(context: Arc<Context>, queue: Queue, listed: watch::Sender<bool>) {
     let (pods_listed, pods_ready) = watch::channel(false);
     let (wrappers_listed, wrappers_ready) = watch::channel(false);
     let (nodes_listed, nodes_ready) = watch::channel(false);
+    let (suspicions_listed, suspicions_ready) = watch::channel(false);
     let tell = async {
         until(pods_ready).await;
         until(wrappers_ready).await;
-        let _in_time = tokio::time::timeout(NODES_WITHIN, until(nodes_ready)).await;
+        let all_of_nodes = async {
+            until(nodes_ready).await;
+            until(suspicions_ready).await;
+        };
+        let _in_time = tokio::time::timeout(NODES_WITHIN, all_of_nodes).await;
         listed.send_replace(true);
     };
     tokio::join!(
         pods(&context, &queue, pods_listed),
         nodes(&context, &queue, nodes_listed),
         wrappers(&context, &queue, wrappers_listed),
-        suspicions::watch(&context),
+        suspicions::watch(&context, suspicions_listed),
         tell,
     );
 }
@@ -76,6 +84,67 @@ where
 {
     let api: Api<T> = Api::all_with(context.client.clone(), resource);
     watch_kind(api, config).backoff(client::watch_backoff())
+}
+
+/// An object of which only the metadata is asked for. It is read like a whole one: what others write there, such as a time
+/// that no type of ours holds, fails no list.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+struct MetadataOnly(RawObject);
+
+impl Resource for MetadataOnly {
+    type DynamicType = ApiResource;
+    type Scope = kube::core::DynamicResourceScope;
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::kind(resource)
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::group(resource)
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::version(resource)
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::api_version(resource)
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::plural(resource)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.0.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0.meta
+    }
+}
+
+/// The same of the metadata alone: whoever may change an object chooses how large the rest of it is.
+pub(super) fn metadata_stream(
+    context: &Context,
+    resource: &ApiResource,
+    config: watcher::Config,
+) -> impl Stream<Item = Result<Event<RawObject>, watcher::Error>> + Send + use<> {
+    let events = stream::<MetadataOnly>(context, resource, config);
+    events.map(|event| {
+        event.map(|event| match event {
+            Event::Init => Event::Init,
+            Event::InitApply(seen) => Event::InitApply(seen.0),
+            Event::InitDone => Event::InitDone,
+            Event::Apply(seen) => Event::Apply(seen.0),
+            Event::Delete(seen) => Event::Delete(seen.0),
+        })
+    })
 }
 
 /// Feeds the events of a watch to the cache, and queues the AppWrappers that each concerns; `listed` is called after

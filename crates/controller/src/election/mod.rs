@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{GetParams, PostParams};
 use kube::{Client, Error, Resource};
 use serde_json::Value;
@@ -54,6 +55,8 @@ pub struct Election {
     record: Option<Record>,
     /// The Lease may name this replica, also where no answer has said so.
     tried: bool,
+    /// When a read or a write of the Lease last failed.
+    failed_at: Option<Timestamp>,
 }
 
 impl Election {
@@ -62,7 +65,8 @@ impl Election {
     pub fn new(client: Client, clock: Arc<dyn Clock>, candidate: Candidate) -> Self {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
         let leases = Leases { client, path: Lease::url_path(&(), Some(&candidate.namespace)) };
-        Self { candidate, leases, clock, leadership, record: None, tried: false }
+        let (record, tried, failed_at) = (None, false, None);
+        Self { candidate, leases, clock, leadership, record, tried, failed_at }
     }
 
     /// Whether this replica leads, for a [`LeaderWrites`].
@@ -71,8 +75,9 @@ impl Election {
         self.leadership.clone()
     }
 
-    /// Waits until this replica leads. Errors are logged and retried.
-    pub async fn won(&mut self) {
+    /// Waits until this replica leads. Errors are logged and retried. Returns when the last one was: an outage of the API
+    /// server ends the process that led when it began.
+    pub async fn won(&mut self) -> Option<Timestamp> {
         loop {
             let pause = match self.turn(self.candidate.times.renew_deadline).await {
                 Some(Turn::Leads) if self.leadership.holds() => break,
@@ -84,6 +89,7 @@ impl Election {
             tokio::time::sleep(pause).await;
         }
         tracing::info!(identity = self.candidate.identity, "Acquired leadership.");
+        self.failed_at
     }
 
     /// Renews until leadership is lost.
@@ -169,8 +175,9 @@ impl Election {
         }
     }
 
-    /// A write of ours may have been applied: its version must be read.
+    /// A call has failed. A write of ours may have been applied: its version must be read.
     fn doubt(&mut self) {
+        self.failed_at = Some(self.clock.around_now().1);
         if self.record.as_ref().is_some_and(|record| record.holder() == self.candidate.identity) {
             self.record = None;
         }
@@ -290,7 +297,6 @@ mod tests {
     use std::sync::Mutex;
 
     use http::{Request, Response};
-    use k8s_openapi::jiff::Timestamp;
     use kube::client::Body;
     use serde_json::json;
 
@@ -331,6 +337,30 @@ mod tests {
             let client = server(found.cloned(), code);
             let turn = Election::new(client, clock, candidate).try_turn().await;
             assert_eq!(turn.ok(), again.then_some(Turn::Again), "{code}, found: {found:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wins_knows_when_a_call_last_failed() {
+        for failures in [0, 2] {
+            let calls = Arc::new(Mutex::new(0));
+            let service = tower::service_fn(move |_: Request<Body>| {
+                let mut calls = calls.lock().unwrap();
+                *calls += 1;
+                let failure = json!({"status": "Failure", "code": 500, "message": "no"});
+                let lease = json!({"metadata": {"name": "lock", "resourceVersion": "1"},
+                    "spec": {"holderIdentity": "", "leaseDurationSeconds": 15}});
+                let (code, body) = if *calls <= failures { (500, failure) } else { (200, lease) };
+                let body = Body::from(body.to_string().into_bytes());
+                std::future::ready(Response::builder().status(code).body(body))
+            });
+            let now = Timestamp::UNIX_EPOCH;
+            let clock = Arc::new(ManualClock::at(now));
+            let (namespace, name) = ("system".to_owned(), "lock".to_owned());
+            let identity = "me".to_owned();
+            let candidate = Candidate { namespace, name, identity, times: Times::default() };
+            let mut election = Election::new(Client::new(service, "default"), clock, candidate);
+            assert_eq!(election.won().await, (failures > 0).then_some(now), "{failures}");
         }
     }
 

@@ -42,6 +42,8 @@ pub struct Wrapper {
     pub created: Option<Timestamp>,
     /// It has a deletion timestamp.
     pub deleting: bool,
+    /// That timestamp.
+    pub deletion_timestamp: Option<Timestamp>,
     /// Its finalizers.
     pub finalizers: Vec<String>,
     /// Its annotations that tune it.
@@ -67,6 +69,16 @@ pub struct Wrapper {
     /// Bytes of the stored object beside its status.
     pub rest_bytes: usize,
 }
+
+/// The kinds of which the Go controller infers the pod sets, other than those of KubeRay.
+const GO_COUNTS: [(&str, &str); 6] = [
+    ("v1", "Pod"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("batch/v1", "Job"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("kubeflow.org/v1", "PyTorchJob"),
+];
 
 /// Whether a version of an object has the spec of the one with this UID and `metadata.generation`, which the API server
 /// changes with the spec.
@@ -245,7 +257,7 @@ impl Wrapper {
     /// it, and Kueue would suspend what is counted otherwise while it runs. The UID says that this controller has recorded
     /// the object, as it does whatever it starts, and when a deletion begins: from then on the pods of the template count.
     ///
-    /// Whoever forges such an entry has Kueue count a cluster as the Go controller would, and only where the webhook has not
+    /// Whoever forges such an entry has Kueue count what it wraps as the Go controller would, and only where the webhook has not
     /// filled in the pod sets of `spec`. Whoever may write the status can have Kueue release the whole quota anyway.
     fn stays_as_go_counted(&self, index: usize) -> bool {
         let is_created_before = match self.status.phase {
@@ -261,15 +273,21 @@ impl Wrapper {
             && self.is_counted_by_go(index)
     }
 
-    /// Whether an entry is about what a template makes, with the pod sets that the Go controller infers for a Ray cluster: 1
-    /// head, and `replicas` (1) of each worker group.
+    /// Whether an entry is about what a template makes, with the pod sets that the Go controller infers: for a Ray cluster, 1
+    /// head, and `replicas` (1) of each worker group; for a kind that it does not know, none.
     fn is_counted_by_go(&self, index: usize) -> bool {
         let (entry, component) = (&self.status.component_status[index], &self.components[index]);
         let wrapped = &self.spec.components[index];
         let groups = match component.kind.as_str() {
             "RayCluster" => "/spec/workerGroupSpecs",
             "RayJob" => "/spec/rayClusterSpec/workerGroupSpecs",
-            _ => return false,
+            _ => {
+                let kind = (component.api_version.as_str(), component.kind.as_str());
+                return !GO_COUNTS.contains(&kind)
+                    && wrapped.pod_sets.is_empty()
+                    && entry.pod_sets.is_empty()
+                    && is_named_as(entry, component);
+            }
         };
         let groups = wrapped.template.pointer(groups).and_then(|groups| groups.as_array());
         let workers = groups.into_iter().flatten().map(|group| group["replicas"].as_i64());

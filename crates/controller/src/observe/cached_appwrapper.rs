@@ -244,6 +244,7 @@ impl Wrapper {
             generation: meta.generation.unwrap_or_default(),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             deleting: meta.deletion_timestamp.is_some(),
+            deletion_timestamp: meta.deletion_timestamp.as_ref().map(|time| time.0),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             annotations: tuning(meta),
             queue: queue.filter(|name| !name.is_empty()).cloned(),

@@ -20,6 +20,8 @@ const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 /// The most pages of Jobs with the label that are read, since anybody may write it: 16,000 Jobs, or 1,900 of which 500 have
 /// more bytes than an answer may have.
 const PAGES_MAX: usize = 32;
+/// How many failed Jobs of a `JobSet` are known, the first failures.
+const FAILED_MAX: usize = 500;
 /// For how long, and how many times, no decision is made while they cannot be listed.
 const MISSED: (Duration, u32) = (Duration::from_mins(1), 4);
 
@@ -36,9 +38,9 @@ pub fn failed_job_set(component: &Component) -> Option<(&str, &str)> {
 }
 
 /// The Jobs that failed in a `JobSet`, by one LIST: a `JobSet` that failed changes no more. None where the API server
-/// does not serve Jobs, or the controller may not list them. Of Jobs with the label, the first [`PAGES_MAX`] pages are
-/// read. Policies may ask why a Job failed, and so an error is one of the reconcile, but only for [`MISSED`]: then
-/// the Jobs are those that were read.
+/// does not serve Jobs. Of Jobs with the label, the first [`PAGES_MAX`] pages are read, and of those that failed, the first
+/// [`FAILED_MAX`] are kept. Policies may ask why a Job failed, and so an error is one of the reconcile, a denial, too, but only
+/// for [`MISSED`]: then the Jobs are those that were read.
 ///
 /// # Errors
 /// Where they cannot be listed.
@@ -67,9 +69,9 @@ pub async fn failed(
             "Too many Jobs have the label of a JobSet; its failed Jobs may be unknown."
         ),
         Err(error) => {
-            // Jobs are not served, or the controller may not list them
-            let is_refused = matches!(error.code(), Some(403 | 404));
-            if !is_refused && memory.waits_for_jobs(uid, MISSED) {
+            // a denial may be momentary, while an API server starts
+            let is_served = error.code() != Some(404);
+            if is_served && memory.waits_for_jobs(uid, MISSED) {
                 return Err(error);
             }
             let cause = telemetry::chain(&error);
@@ -77,11 +79,13 @@ pub async fn failed(
             return Ok(found); // they are listed again at the next reconcile
         }
     }
-    memory.failed_jobs.insert(uid.to_owned(), found.clone());
+    let ReconcileState { failed_jobs, kin, .. } = memory;
+    failed_jobs.retain(|known, _| kin.is_component(known)); // a component may be recreated without end
+    failed_jobs.insert(uid.to_owned(), found.clone());
     Ok(found)
 }
 
-/// The failed Jobs among these that a `JobSet` controls, the first failure first.
+/// The failed Jobs among these that a `JobSet` controls, the first failure first; at most [`FAILED_MAX`].
 #[must_use]
 pub fn among<'a>(
     jobs: impl Iterator<Item = &'a RawObject>,
@@ -93,11 +97,12 @@ pub fn among<'a>(
     found
 }
 
-fn by_time(failed: &mut [FailedJob]) {
+fn by_time(failed: &mut Vec<FailedJob>) {
     failed.sort_by(|a, b| {
         let place = |job: &FailedJob| (job.at.is_none(), job.at);
         place(a).cmp(&place(b)).then_with(|| a.name.cmp(&b.name))
     });
+    failed.truncate(FAILED_MAX);
 }
 
 #[derive(Deserialize, Default)]
@@ -197,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_jobs_cannot_be_listed_none_failed() {
-        for (code, lists) in [(403, true), (404, true), (500, false)] {
+        for (code, lists) in [(403, false), (404, true), (500, false)] {
             let (client, _) = server(code, &refusal(code));
             let mut memory = ReconcileState::default();
             let found = failed(&client, "ns", &job_set(), &mut memory).await.ok();
@@ -207,18 +212,49 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_that_cannot_be_listed_hold_up_no_decision_for_ever() {
-        let (client, _) = server(500, &refusal(500));
-        let mut memory = ReconcileState::default();
-        for (second, goes_on) in [(5, false), (30, false), (64, false), (65, true), (90, true)] {
-            memory.tick(Duration::from_secs(second));
-            let found = failed(&client, "ns", &job_set(), &mut memory).await.ok();
-            assert_eq!(found, goes_on.then(Vec::new), "{second}");
+        for code in [403, 500] {
+            let (client, _) = server(code, &refusal(code));
+            let mut memory = ReconcileState::default();
+            for (second, goes_on) in [(5, false), (30, false), (64, false), (65, true), (90, true)]
+            {
+                memory.tick(Duration::from_secs(second));
+                let found = failed(&client, "ns", &job_set(), &mut memory).await.ok();
+                assert_eq!(found, goes_on.then(Vec::new), "{code} at {second}");
+            }
+            // an outage is over
+            let listed = [job_as_listed("a", "u", "Failed", Some(1))];
+            let (client, _) = server(200, &page("", &listed));
+            let found = failed(&client, "ns", &job_set(), &mut memory).await.unwrap();
+            assert_eq!(found.len(), 1);
         }
-        // an outage is over
-        let listed = [job_as_listed("a", "u", "Failed", Some(1))];
-        let (client, _) = server(200, &page("", &listed));
-        let found = failed(&client, "ns", &job_set(), &mut memory).await.unwrap();
-        assert_eq!(found.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_failed_jobs_of_earlier_job_sets_are_forgotten() {
+        let mut memory = ReconcileState::default();
+        for uid in ["u", "v"] {
+            let mut component = job_set();
+            if let Presence::Present(object) = &mut component.presence {
+                uid.clone_into(&mut object.uid);
+            }
+            memory.kin.put_component(0, uid);
+            let listed = [job_as_listed("a", uid, "Failed", Some(1))];
+            let (client, _) = server(200, &page("", &listed));
+            let found = failed(&client, "ns", &component, &mut memory).await.unwrap();
+            assert_eq!(found.len(), 1, "{uid}");
+            let known: Vec<&str> = memory.failed_jobs.keys().map(String::as_str).collect();
+            assert_eq!(known, [uid]);
+        }
+    }
+
+    #[test]
+    fn of_many_failed_jobs_the_first_are_known() {
+        let jobs: Vec<RawObject> = (0..=FAILED_MAX)
+            .map(|number| job(&format!("j{number}"), "u", "Failed", Some(2)))
+            .chain([job("first", "u", "Failed", Some(1))])
+            .collect();
+        let found = among(jobs.iter(), "u", &[]);
+        assert_eq!((found.len(), found[0].name.as_str()), (FAILED_MAX, "first"));
     }
 
     #[tokio::test]

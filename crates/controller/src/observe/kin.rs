@@ -18,8 +18,9 @@ use crate::snapshot::{Component, PodPhase};
 const READ_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(10));
 /// The longest pause while quota waits for such pods.
 const READ_SOON_AFTER: Duration = Duration::from_mins(1);
-/// The most objects between components and pods that are remembered; a chain through another is read again.
-const LINKS_MAX: usize = 10_000;
+/// The most objects between components and pods that are remembered, where there are fewer than half as many pods; a chain
+/// through another is read again.
+const LINKS_MAX: usize = 1_000;
 
 /// The pods of one AppWrapper, and what stands between them and its components.
 #[derive(Debug, Default)]
@@ -39,6 +40,8 @@ pub struct Kin {
 struct Link {
     owner: Controller,
     component: Option<usize>,
+    /// The round in which a pod named it last.
+    seen: u64,
 }
 
 /// Where a pod belongs, as it was when it was first seen.
@@ -149,8 +152,23 @@ impl Kin {
 
     /// Remembers an object between a component and its pods.
     pub fn put_link(&mut self, owner: Controller, component: Option<usize>) {
-        if self.links.len() < LINKS_MAX || self.links.contains_key(&owner.uid) {
-            self.links.insert(owner.uid.clone(), Link { owner, component });
+        self.links.insert(owner.uid.clone(), Link { owner, component, seen: self.round });
+    }
+
+    /// Forgets objects between components and pods where there are too many, those first that no pod has named for longest: a
+    /// `JobSet` may restart without end, with other Jobs each time.
+    pub fn forget_old_links(&mut self) {
+        let most = LINKS_MAX.max(2 * self.pods.len());
+        let excess = self.links.len().saturating_sub(most);
+        if excess == 0 {
+            return;
+        }
+        let unnamed = self.links.iter().filter(|(_, link)| link.seen < self.round);
+        let mut oldest: Vec<(u64, String)> =
+            unnamed.map(|(uid, link)| (link.seen, uid.clone())).collect();
+        oldest.sort_unstable();
+        for (_, uid) in oldest.into_iter().take(excess) {
+            self.links.remove(&uid);
         }
     }
 
@@ -189,6 +207,11 @@ impl Kin {
         for record in seen {
             if let Some(known) = self.pods.get_mut(&record.identity.uid) {
                 (known.seen, known.unseen) = (self.round, None);
+            }
+            if let Some(owner) = &record.identity.controller
+                && let Some(link) = self.links.get_mut(&owner.uid)
+            {
+                link.seen = self.round;
             }
         }
         let mut due = vec![];
@@ -341,6 +364,59 @@ mod tests {
         kin.forget("p");
         kin.nothing_is_left();
         assert_eq!(kin.link(&owner), None);
+    }
+
+    fn job(number: usize) -> Controller {
+        let name = format!("j{number:05}");
+        let uid = name.clone();
+        Controller { api_version: "batch/v1".into(), kind: "Job".into(), name, uid }
+    }
+
+    /// A pod of that Job.
+    fn pod_of(number: usize) -> Arc<PodRecord> {
+        let mut record = record(&format!("p{number}"));
+        record.identity.controller = Some(job(number));
+        Arc::new(record)
+    }
+
+    /// A look that shows the pods of these Jobs, and no others.
+    fn look(kin: &mut Kin, jobs: &[usize]) {
+        let pods: Vec<_> = jobs.iter().map(|number| pod_of(*number)).collect();
+        for missing in kin.missing(&pods, Duration::ZERO) {
+            kin.forget(&missing.uid);
+        }
+        for (number, pod) in jobs.iter().zip(&pods) {
+            kin.put_pod(&pod.identity.uid, "p", &Place::default());
+            if kin.link(&job(*number)).is_none() {
+                kin.put_link(job(*number), Some(0));
+            }
+        }
+        kin.forget_old_links();
+    }
+
+    #[test]
+    fn of_owners_made_without_end_those_last_named_are_remembered() {
+        let mut kin = Kin::default();
+        for restart in 0..300 {
+            look(&mut kin, &[0, 10 * restart + 1, 10 * restart + 2, 10 * restart + 3]);
+        }
+        assert_eq!(kin.links.len(), 901, "there is room for all");
+        for restart in 300..600 {
+            look(&mut kin, &[0, 10 * restart + 1, 10 * restart + 2, 10 * restart + 3]);
+        }
+        assert_eq!(kin.links.len(), LINKS_MAX);
+        let is_known = [0, 1, 5991, 5993].map(|number| kin.link(&job(number)).is_some());
+        assert_eq!(is_known, [true, false, true, true]);
+    }
+
+    #[test]
+    fn the_owners_of_a_large_gang_are_all_remembered() {
+        let mut kin = Kin::default();
+        let all: Vec<usize> = (0..3 * LINKS_MAX).collect();
+        for _ in 0..2 {
+            look(&mut kin, &all);
+            assert_eq!(kin.links.len(), all.len());
+        }
     }
 
     #[test]

@@ -267,6 +267,14 @@ impl ReconcileState {
         self.read_on_in.into_iter().chain(self.kin.read_again_in(self.now)).min()
     }
 
+    /// Remembers the undetermined pod that another process has waited for, where this one has seen none.
+    pub fn recall_undetermined(&mut self, awaited: Option<&str>) {
+        if self.undetermined.is_none() {
+            let awaited = awaited.map(str::to_owned);
+            self.undetermined = awaited.map(|name| UndeterminedPod { name, ended_at: None });
+        }
+    }
+
     /// Counts an undetermined pod for a while after it has ended or is gone: its owner may be replacing it, and
     /// quota must not be released in between.
     pub fn keep_undetermined(&mut self, found: &mut Undetermined) {
@@ -639,6 +647,18 @@ mod tests {
         let late = Undetermined { incomplete: true, ..found(0, 0, 0) };
         assert_eq!(seen(59, late), (0, None), "not every owner was read");
         assert_eq!(seen(68, found(0, 0, 0)), (0, None));
+    }
+
+    #[test]
+    fn an_undetermined_pod_of_an_earlier_process_is_counted_once() {
+        let mut memory = ReconcileState::default();
+        for (second, want) in [(50, 1), (59, 1), (60, 0), (90, 0)] {
+            memory.tick(Duration::from_secs(second));
+            memory.recall_undetermined(Some("p"));
+            let mut found = Undetermined::default();
+            memory.keep_undetermined(&mut found);
+            assert_eq!((found.count, found.live), (want, want), "{second}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ use kube::Client;
 use crate::api::{Phase, condition, keys};
 use crate::config::Autopilot;
 use crate::plan::FreshRead;
-use crate::snapshot::{Component, End, Node, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
+use crate::snapshot::{Component, End, Node, Outcome, Owner, Pod, Presence, Snapshot};
 use crate::telemetry;
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
@@ -114,7 +114,7 @@ pub async fn observe(
     let Found { pods, undetermined, orphans } =
         pods::classify(sources, wrapper, memory, &components, ask).await?;
     if ask == FreshRead::Pods {
-        read_again(sources, wrapper, memory, &mut components, &pods).await?;
+        read_again(sources, wrapper, memory, &mut components).await?;
     }
     look_again(wrapper, memory, has_unread);
     memory.kin.tell_pod_owners(&mut components);
@@ -282,18 +282,14 @@ fn shown_object(
     deleted.or_else(|| memory.recently_created(index)).cloned()
 }
 
-/// Reads the components again that may have ended although they do not say so yet, since a pod failed: after the pods, so that
-/// none of them is newer than its component.
+/// Reads the components again that may have ended although they do not say so yet: after the pods, so that none of them is newer
+/// than its component. Its pods need not tell: they may be deleted once it has succeeded.
 async fn read_again(
     sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &ReconcileState,
     components: &mut [Component],
-    pods: &[Pod],
 ) -> Result<(), Error> {
-    if pods.iter().all(|pod| pod.phase != PodPhase::Failed) {
-        return Ok(());
-    }
     for (index, component) in components.iter_mut().enumerate() {
         let kind = kind_of(component);
         let is_active = match &component.presence {

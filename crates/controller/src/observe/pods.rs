@@ -16,7 +16,7 @@ use super::pod_cache::{CachedPods, NAMED_MAX, NotOurs};
 use super::pod_record::PodRecord;
 use super::records::Controller;
 use super::{Sources, was_deleted};
-use crate::api::Phase;
+use crate::api::{Phase, condition};
 use crate::kinds::Kind;
 use crate::mutations::{self, Mutation};
 use crate::plan::{FreshRead, Orphan};
@@ -84,6 +84,7 @@ pub async fn classify(
         undetermined.add(aside, NAMED_MAX);
     }
     put_aside(sources, wrapper, memory, others);
+    memory.recall_undetermined(awaited_pod(wrapper));
     memory.keep_undetermined(&mut undetermined);
     for pod in &ours {
         let Pod { component, pod_set, attempt, .. } = *pod;
@@ -92,6 +93,7 @@ pub async fn classify(
     for (owner, component) in links {
         memory.kin.put_link(owner, component);
     }
+    memory.kin.forget_old_links();
     let mut orphans = vec![];
     if ask == FreshRead::Gone && components.iter().all(|component| component.ours().is_none()) {
         if ours.is_empty() {
@@ -122,6 +124,17 @@ fn is_deleted(wrapper: &Wrapper) -> bool {
             wrapper.status.since.as_ref().is_some_and(|since| since.deleting.is_some())
         }
     }
+}
+
+/// The undetermined pod that the status says is waited for.
+fn awaited_pod(wrapper: &Wrapper) -> Option<&str> {
+    let find = |kind| condition::find(&wrapper.status.conditions, kind);
+    let deleting = find(condition::DELETING_RESOURCES);
+    let deleting = deleting.filter(|it| it.reason == condition::deleting::UNDETERMINED);
+    let success = find(condition::UNDETERMINED_PODS);
+    let waits = [deleting, success].into_iter().flatten().find(|it| it.status == "True")?;
+    let name = waits.message.split("Pod/").nth(1).and_then(|rest| rest.split([' ', ',']).next());
+    Some(name.unwrap_or("unknown"))
 }
 
 /// The pods that name an AppWrapper, before it is known whose they are.

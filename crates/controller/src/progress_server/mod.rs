@@ -189,6 +189,11 @@ impl Desk {
         write::run(client, queue, metrics, &**clock).await;
     }
 
+    /// Has what was reported written at once, while [`Self::write`] runs; ends when nothing waits any more.
+    pub async fn flush(&self) {
+        self.0.queue.flush().await;
+    }
+
     async fn serve(&self, namespace: &str, name: &str, request: Request<Body>) -> Response<Body> {
         let work = AssertUnwindSafe(self.answer(namespace, name, request)).catch_unwind();
         let answer = match timeout(ANSWER_TIME_MAX, work).await {

@@ -52,6 +52,8 @@ pub(super) struct Queue {
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
     news: Notify,
+    /// A write has ended.
+    ended: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,8 @@ struct Inner {
     not_before: Duration,
     /// Before that, nothing is forgotten.
     no_forgetting_before: Duration,
+    /// What waits is written now, whenever its pod was written last.
+    hurry: bool,
 }
 
 #[derive(Debug, Default)]
@@ -96,7 +100,7 @@ pub(super) enum Next {
 
 impl Queue {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, inner: Mutex::default(), news: Notify::new() }
+        Self { clock, inner: Mutex::default(), news: Notify::new(), ended: Notify::new() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -145,7 +149,17 @@ impl Queue {
     pub(super) fn ended(&self, pod: &PodId, ended: Ended) -> bool {
         let is_first = self.inner().ended(pod, ended, self.clock.elapsed());
         self.news.notify_one();
+        self.ended.notify_one();
         is_first
+    }
+
+    /// Has what waits written now, whenever its pod was written last, and waits until nothing waits any more.
+    pub(super) async fn flush(&self) {
+        self.inner().hurry = true;
+        self.news.notify_one();
+        while self.inner().waits() {
+            self.ended.notified().await;
+        }
     }
 }
 
@@ -206,7 +220,7 @@ impl Inner {
         // the first of those that are due, in the order of turns; or else the one that is due first
         let mut soonest: Option<(Duration, String, String)> = None;
         for first in firsts {
-            if first.0 <= now {
+            if first.0 <= now || self.hurry {
                 soonest = Some(first);
                 break;
             }
@@ -215,7 +229,7 @@ impl Inner {
             }
         }
         let Some((due, namespace, uid)) = soonest else { return Next::Nothing };
-        if due > now {
+        if due > now && !self.hurry {
             return Next::At(due.max(self.not_before));
         }
         let Some(space) = self.namespaces.get_mut(&namespace) else { return Next::Nothing };
@@ -252,6 +266,12 @@ impl Inner {
             });
         }
         slot.failures == 1
+    }
+
+    /// Whether a report waits or is being written.
+    fn waits(&self) -> bool {
+        let mut slots = self.namespaces.values().flat_map(|space| space.pods.values());
+        slots.any(|slot| slot.report.is_some() || slot.at_work)
     }
 
     /// Forgets the pods of which nothing waits, and which may be written again: at most once in [`PACE`].

@@ -401,6 +401,21 @@ async fn owners_that_cannot_be_read_fill_no_log() {
     assert_eq!(lines.load(Ordering::SeqCst), of_one + 2, "a line a second");
 }
 
+#[tokio::test]
+async fn tokens_that_cannot_be_reviewed_fill_no_log() {
+    let (lines, _guard) = crate::telemetry::count_lines();
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    cluster.state().broken = Some(("tokenreviews", 500));
+    for (reports, second, most) in [(30, 0, 10), (5, 1, 11)] {
+        clock.advance(Duration::from_secs(second));
+        for _ in 0..reports {
+            assert_eq!(post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await.code, 503);
+        }
+        assert_eq!(lines.load(Ordering::SeqCst), most, "10 at once and one a second");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn reports_that_the_api_server_rejects_fill_no_log() {
     let (lines, _guard) = crate::telemetry::count_lines();
@@ -513,6 +528,29 @@ async fn reports_reach_the_annotation_and_what_repeats_is_not_written() {
     report(5).await;
     until(&clock, || counts("written") == 3).await;
     assert_eq!(counts("failed"), failed + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_written_when_the_server_stops() {
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    let writing = desk.clone();
+    tokio::spawn(async move { writing.write().await });
+    let is_written =
+        |step: &str| annotation(&cluster).is_some_and(|text| text.contains(&format!(":{step}}}")));
+    for step in [1, 2] {
+        assert_eq!(post_to(&desk, PATH, Some("team/p/u"), report_of(step)).await.code, 200);
+        if step == 1 {
+            until(&clock, || is_written("1")).await;
+            clock.advance(Duration::from_secs(1));
+        }
+    }
+    let (flushed, began) = (desk.clone(), clock.elapsed());
+    let flush = tokio::spawn(async move { flushed.flush().await });
+    until(&clock, || flush.is_finished()).await;
+    assert!(is_written("2"));
+    let took = clock.elapsed().saturating_sub(began);
+    assert!(took < Duration::from_secs(1), "a pod is written every 5 s");
 }
 
 #[test]

@@ -34,6 +34,8 @@ const OF_PEER: Rate = Rate { each: Duration::from_millis(100), at_once: 100 };
 /// The most questions at a time, and those of one peer.
 const ASKED_AT_A_TIME: u32 = 8;
 const ASKED_OF_A_PEER: u32 = 2;
+/// How often the log says that tokens of one peer cannot be reviewed.
+const LINES_OF_A_PEER: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 /// The longest token that is asked about; those of service accounts have about 1 KiB.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 
@@ -52,6 +54,7 @@ pub(super) struct Tokens {
     kept: TtlCache<Vec<u8>, PodId>,
     rates: RateLimiter<Peer>,
     places: Shares,
+    lines: RateLimiter<Peer>,
 }
 
 impl Tokens {
@@ -62,6 +65,7 @@ impl Tokens {
             clock,
             rates: RateLimiter::new(OF_PEER),
             places: Shares::new(ASKED_AT_A_TIME, ASKED_OF_A_PEER),
+            lines: RateLimiter::new(LINES_OF_A_PEER),
         }
     }
 
@@ -82,13 +86,14 @@ impl Tokens {
         self.rates.take(peer, 1, self.clock.elapsed()).map_err(Refusal::TooMany)?;
         let place = timeout(PLACE_TIME_MAX, self.places.take(Some(peer), 1)).await;
         let place = place.map_err(|_| Refusal::TooMany(PLACE_TIME_MAX))?;
-        let pod = bound(self.review(token).await?)?;
+        let pod = bound(self.review(peer, token).await?)?;
         drop(place);
         self.kept.put(digest, pod.clone(), KEPT_FOR);
         Ok(pod)
     }
 
-    async fn review(&self, token: &str) -> Result<Option<TokenReviewStatus>, Refusal> {
+    /// What the API server says of a token. The log says why it says nothing, for one peer only so often.
+    async fn review(&self, peer: Peer, token: &str) -> Result<Option<TokenReviewStatus>, Refusal> {
         let audiences = Some(vec![PROGRESS_AUDIENCE.to_owned()]);
         let spec = TokenReviewSpec { token: token.to_owned(), audiences };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -96,8 +101,10 @@ impl Tokens {
         match reviews.create(&PostParams::default(), &review).await {
             Ok(review) => Ok(review.status),
             Err(error) => {
-                let cause = telemetry::chain(&error);
-                tracing::warn!(cause, "TokenReview failed; progress report refused.");
+                if self.lines.take(peer, 1, self.clock.elapsed()).is_ok() {
+                    let cause = telemetry::chain(&error);
+                    tracing::warn!(cause, "TokenReview failed; progress report refused.");
+                }
                 Err(Refusal::Unavailable("token"))
             }
         }

@@ -49,7 +49,7 @@ pub(super) async fn carry_out(
                 return Ok(wrote(memory, wrapper, &written));
             }
             Action::Create(index) => {
-                if is_superseded(context, wrapper) {
+                if is_superseded(context, memory, wrapper) {
                     return Ok(Carried::Later(Duration::ZERO));
                 }
                 result = create_one(context, memory, wrapper, snapshot, *index, result).await;
@@ -168,7 +168,8 @@ pub(super) async fn overtaken(
     if !doubts && memory.is_confirmed(&stored.version) {
         return Ok(None);
     }
-    Ok(match newest(context, memory, stored).await? {
+    // on the heap: it is rare, and its future is large
+    Ok(match Box::pin(newest(context, memory, stored)).await? {
         Some(newest) if newest.is_decided_as(stored) => None,
         Some(newest) => Some(Carried::Newer(Arc::new(newest))),
         None => Some(Carried::Later(WATCH_OVERDUE)), // the watch will show what is newer
@@ -190,14 +191,16 @@ pub(super) async fn newest(
     Ok(newest.filter(|newest| newest.has_status_of(stored) && newest.is_ours()))
 }
 
-/// Whether the watch has shown a newer version that asks for something else: then nothing is created.
-fn is_superseded(context: &Context, wrapper: &Wrapper) -> bool {
+/// Whether the watch has shown a newer version that asks for something else: then nothing is created. One that lags behind
+/// shows an older version, which says nothing.
+fn is_superseded(context: &Context, memory: &ReconcileState, wrapper: &Wrapper) -> bool {
     context.store.get(&wrapper.key()).is_none_or(|newest| {
-        newest.summary.as_ref().is_ok_and(|summary| {
+        let differs = newest.summary.as_ref().is_ok_and(|summary| {
             newest.uid() != wrapper.uid
                 || summary.suspend != wrapper.spec.suspend
                 || summary.deleting != wrapper.deleting
-        })
+        });
+        differs && !memory.outdates(newest.version())
     })
 }
 

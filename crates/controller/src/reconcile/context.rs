@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 use super::beside::Slots;
@@ -77,6 +78,8 @@ pub struct Context {
     pub shadow: Option<Shadow>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
     pub witness: Option<Witness>,
+    /// When a call for the Lease last failed before this process led: nobody may have decided up to then.
+    pub gap_before: OnceLock<Timestamp>,
     /// The log has said that the definition of AppWrapper is another version's.
     pub(super) has_told_of_definition: AtomicBool,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
@@ -112,6 +115,7 @@ impl Context {
             changed: tokio::sync::watch::Sender::new(0),
             shadow: None,
             witness: None,
+            gap_before: OnceLock::new(),
             has_told_of_definition: AtomicBool::new(false),
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),

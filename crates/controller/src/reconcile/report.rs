@@ -7,16 +7,22 @@ use super::{Context, Error};
 use crate::act;
 use crate::act::events::{About, EventType};
 use crate::api::{AppWrapperStatus, FailureRecord, Phase};
+use crate::client;
 use crate::decide::{Decision, Verdict, Warning, current_attempt};
 use crate::metrics::{Spent, UsageChange};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
+use crate::observe::live;
 use crate::observe::memory::{ReconcileState, Trouble};
 use crate::tuning::Remark;
 
 /// When the first lists of an AppWrapper's kinds are overdue. Later than kinds of components are waited for: `LISTED_WITHIN`, or
 /// one LIST that hangs.
 const UNLISTED_FOR: Duration = Duration::from_secs(90);
+/// An internal error of the API server is told once so many reconciles in a row have failed: a shorter one passes.
+const ERRORS_TOLD_FROM: u32 = 8;
+/// What the API server says where it cannot reach its storage: that is no error of one object.
+const STORAGE_ERRORS: [&str; 3] = ["etcdserver: ", "rpc error: ", "context deadline exceeded"];
 
 /// Log, metrics and events of a status that was written.
 pub(super) fn announce(
@@ -56,8 +62,19 @@ pub(super) fn remarks(
     remarks: &[Remark],
 ) {
     let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
-    // also of the Go controller, which writes neither
-    let is_new = wrapper.status.attempts.is_empty() && wrapper.status.since.is_none();
+    let status = &wrapper.status;
+    let is_new = match status.phase {
+        Phase::Empty => true,
+        Phase::Suspended => false, // nothing tells whether it is new, and thousands may wait for quota
+        // also of the Go controller, which writes neither
+        Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => status.attempts.is_empty() && status.since.is_none(),
+    };
     let is_news = |remark: &&String| match &memory.remarks {
         Some(told) => !told.contains(*remark),
         None => is_new,
@@ -164,7 +181,8 @@ pub(super) fn unreadable(
 
 /// Tells of an error that somebody has to correct, the first of several in a row: an object near the limit of what can be
 /// stored takes no status, what must not be written stays as it is, and what must not be read cannot be decided about. A
-/// denial is told once it has lasted: an API server that has just started denies what it allows a moment later.
+/// denial is told once it has lasted: an API server that has just started denies what it allows a moment later. So is an
+/// internal error about one object, such as one of a kind whose conversion webhook does not answer.
 pub(super) fn failed(
     context: &Context,
     memory: &mut ReconcileState,
@@ -175,20 +193,41 @@ pub(super) fn failed(
     if may_pass || memory.is_error_told {
         return;
     }
+    let lasts = memory.errors >= ERRORS_TOLD_FROM;
     let warning = match error {
         Error::Act(act) => too_large(act).or_else(|| {
+            let stays = act.is_rejected_for_good() || lasts && is_internal(&act.source);
             // of a deletion an event of its own tells
-            let is_news = act.is_rejected_for_good() && !act.is_deletion;
-            is_news.then(|| write_failed(act))
+            (stays && !act.is_deletion).then(|| write_failed(act))
         }),
-        Error::Observe(read) => read.refusal().map(|why| {
-            let message = format!("Cannot {read}: {why}");
-            Warning { reason: "ReadFailed", message }
-        }),
+        Error::Observe(read) => {
+            let internal = || internal(read).filter(|_| lasts);
+            read.refusal().or_else(internal).map(|why| {
+                let message = format!("Cannot {read}: {why}");
+                Warning { reason: "ReadFailed", message }
+            })
+        }
     };
     if let Some(warning) = warning {
         context.warn(about, &warning);
         memory.is_error_told = true;
+    }
+}
+
+/// Whether the API server answers with an internal error of its own, and can reach its storage: AppWrappers without such an
+/// object, or without the webhook that it must call for it, go on.
+fn is_internal(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let is_of_storage = STORAGE_ERRORS.iter().any(|text| status.message.contains(text));
+    let is_outage = status.reason == "ServerTimeout" || is_of_storage;
+    status.code == 500 && (client::lacks_webhook(error) || !is_outage)
+}
+
+/// What the API server said, where such an error is why a read failed.
+fn internal(read: &live::Error) -> Option<String> {
+    match read {
+        live::Error::Api { source, .. } => is_internal(source).then(|| client::said(source)),
+        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => None,
     }
 }
 

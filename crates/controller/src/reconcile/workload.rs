@@ -40,11 +40,14 @@ impl Asked {
         Ok(decision.asks())
     }
 
-    /// Adds to a snapshot what is known of Kueue.
+    /// Adds to a snapshot what is known of Kueue. As long as its configuration is not read, the Workload tells whether it
+    /// replaces a node.
     pub(super) fn complete(&self, snapshot: &mut Snapshot, context: &Context) {
         let kueue = context.kueue();
+        let is_read = *context.kueue_read.borrow();
         snapshot.wait_for_pods_ready = kueue.wait_for_pods_ready.filter(|_| snapshot.queue_managed);
-        snapshot.replaces_failed_nodes = kueue.replaces_failed_nodes && snapshot.is_queued();
+        let may_replace = kueue.replaces_failed_nodes || !is_read;
+        snapshot.replaces_failed_nodes = may_replace && snapshot.is_queued();
         snapshot.workload.clone_from(&self.workload);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 
 use super::{Context, Error, report};
 use crate::act::wrapper as write;
@@ -17,6 +18,7 @@ use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
 use crate::observe::raw_object::RawObject;
+use crate::snapshot::{Component, Snapshot};
 use crate::status::{self, Flaws};
 
 /// What came of a status that was to be written.
@@ -28,12 +30,13 @@ pub(super) enum Written {
 }
 
 /// Writes the status of a decision. `stored` is the AppWrapper as the API server has it, `wrapper` as it was
-/// decided about.
+/// decided about, by this snapshot.
 pub(super) async fn write(
     context: &Context,
     memory: &mut ReconcileState,
     stored: &Arc<Wrapper>,
     wrapper: &Arc<Wrapper>,
+    snapshot: &Snapshot,
     decision: &Decision,
 ) -> Result<Written, Error> {
     let error = match send(context, memory, stored, &decision.status).await {
@@ -73,9 +76,20 @@ pub(super) async fn write(
     let mut status = decision.status.clone();
     let now = context.clock.around_now().1;
     let since = status.since.get_or_insert_default();
-    let began = since.deleting.as_ref().map_or(now, |time| time.0);
-    since.deleting = Some(Time(*memory.deleting.get_or_insert(began)));
+    let decided = since.deleting.as_ref().map_or(now, |time| time.0);
+    let began = || begun_before(stored, snapshot).map_or(decided, |at| at.min(decided));
+    since.deleting = Some(Time(*memory.deleting.get_or_insert_with(began)));
     Ok(Written::Assumed(assumed(wrapper, &status)))
+}
+
+/// When an earlier process began to delete everything of an AppWrapper that is deleted, as far as what is left of it tells. What
+/// somebody else had deleted before is no sign of that.
+fn begun_before(stored: &Wrapper, snapshot: &Snapshot) -> Option<Timestamp> {
+    let deleted = stored.deletion_timestamp?;
+    let objects = snapshot.components.iter().filter_map(Component::ours);
+    let objects = objects.filter_map(|object| object.deletion_requested);
+    let pods = snapshot.pods.iter().filter_map(|pod| pod.deletion_requested);
+    objects.chain(pods).filter(|at| *at >= deleted).min()
 }
 
 /// Whether the decision is about a deletion that was requested by another client or decided before.

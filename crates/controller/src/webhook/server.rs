@@ -284,6 +284,15 @@ impl AdmissionServer {
         work.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
+    /// Says in the log why access cannot be checked, for one peer only so often.
+    fn unchecked(&self, peer: Option<Peer>, error: &dyn std::error::Error) {
+        let now = self.admission.clock.elapsed();
+        if peer.is_none_or(|peer| self.lines.take(peer, 1, now).is_ok()) {
+            let cause = telemetry::chain(error);
+            tracing::warn!(cause, "Access check failed; admission denied.");
+        }
+    }
+
     /// Charges the requests to the cluster that a review causes.
     fn charge(
         &self,
@@ -325,10 +334,7 @@ impl AdmissionServer {
         match &found {
             Ok(findings) if findings.is_empty() => self.rates.remembered(about),
             Ok(_) => {}
-            Err(error) => {
-                let cause = telemetry::chain(error);
-                tracing::warn!(cause, "Access check failed; admission denied.");
-            }
+            Err(error) => self.unchecked(peer, error),
         }
         Ok(checks.answered(found))
     }

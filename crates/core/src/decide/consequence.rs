@@ -2,12 +2,15 @@
 //! they were deleted with it.
 //!
 //! A Job that fails deletes its running pods, and so does one that succeeds before all of its pods have, a `JobSet` that
-//! starts again because one of them failed, a Volcano Job that restarts or completes, and a `RayJob` that tries again with a
+//! starts again because one of them failed, a Volcano Job that restarts or ends, and a `RayJob` that tries again with a
 //! new cluster. They then end with 143 or 137 and count as failed for a moment, until they are gone. What they say is
-//! nothing that their containers did, and whether it is seen is a matter of time, so no policy is asked about them. Of a
-//! `JobSet` with a Job that may succeed before all of its pods have, it is not known when it does: none of the deleted pods
-//! of the `JobSet` is asked about. A pod that was deleted without an earlier failure is judged like any other, as KEP-3329
-//! does it, and so is one that was disrupted.
+//! nothing that their containers did, and whether it is seen is a matter of time, so no policy is asked about them. A Job
+//! counts a disrupted pod as failed before it has ended, and deletes the others then.
+//!
+//! A `JobSet` and a `TrainJob` do not report in time that a Job of theirs fails or succeeds; a Deployment, a StatefulSet and
+//! a `LeaderWorkerSet` delete pods when they are scaled down or updated, or recreate a group. None of their deleted pods is
+//! asked about. Of other kinds, a pod that was deleted without an earlier failure is judged like any other, as KEP-3329
+//! does it. A pod that was disrupted always is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,11 +26,11 @@ const KILLED: [i32; 2] = [143, 137];
 /// What explains that pods of a component were deleted: that it had failed or succeeded, tries again, or is deleted itself.
 #[derive(Debug, Default)]
 pub struct FirstFailures {
-    /// When one of its pods failed first by itself, a Job of it, or its object.
+    /// When one of its pods failed first by itself or was to be disrupted, a Job of it failed, or its object.
     first: BTreeMap<usize, Timestamp>,
     /// When its deletion was requested; `None` where that is not known, as of one that is gone.
     deleted: BTreeMap<usize, Option<Timestamp>>,
-    /// Those that have done their work, or try it again with other pods, and delete what still runs of their pods.
+    /// Those that have done their work, or that delete pods whatever these did.
     clears_up: BTreeSet<usize>,
 }
 
@@ -44,6 +47,13 @@ impl FirstFailures {
             if let (Some(index), Some(at), true) =
                 (pod.component, failure::finished_at(pod), counts)
             {
+                all.note(index, at);
+            }
+        }
+        // its owner counts it as failed from then on, while it still ends
+        for pod in attempts::pods(snapshot).filter(|pod| !health::is_replaced(snapshot, pod)) {
+            let since = pod.true_condition("DisruptionTarget").and_then(|target| target.since);
+            if let (Some(index), Some(at)) = (pod.component, since) {
                 all.note(index, at);
             }
         }
@@ -86,7 +96,7 @@ impl FirstFailures {
     }
 
     /// Whether a deletion ended a pod that came after such a failure of its component, with it, or after its success. Of a
-    /// component that has succeeded, or that tries again with other pods, no deletion of a pod tells anything else.
+    /// component that has succeeded, or that deletes pods itself, no deletion of a pod tells anything else.
     pub fn is_consequence(&self, pod: &Pod) -> bool {
         let Some(index) = pod.component else { return false };
         let is_after = |at: &Timestamp| pod.deletion_requested >= Some(*at);

@@ -102,13 +102,28 @@ where
 /// begins anew, a creation that is refused ends.
 pub fn failing_since(draft: &Draft<'_>, index: usize, since: Timestamp) -> Timestamp {
     let snapshot = draft.facts.snapshot;
-    let recorded = condition::find(&snapshot.status.conditions, condition::UNHEALTHY)
-        .filter(|it| it.status == "True" && it.reason == unhealthy::CREATE_FAILED)
-        .map(|it| it.last_transition_time.0);
+    let recorded = recorded_failing_since(snapshot);
     let first = snapshot.components[index].failing_since;
     let first = first.map(|first| recorded.map_or(first, |recorded| recorded.min(first)));
     let latest = draft.facts.config.fault_tolerance.grace_maximum.after(since);
     [first, snapshot.last_gap].into_iter().flatten().fold(since, Timestamp::max).min(latest)
+}
+
+/// Since when the status says that a creation fails, if it does.
+fn recorded_failing_since(snapshot: &Snapshot) -> Option<Timestamp> {
+    condition::find(&snapshot.status.conditions, condition::UNHEALTHY)
+        .filter(|it| it.status == "True" && it.reason == unhealthy::CREATE_FAILED)
+        .map(|it| it.last_transition_time.0)
+}
+
+/// Whether the creation of a component that is due may be the one that fails, as the status says: a process that has just
+/// begun has not tried it yet.
+pub(super) fn may_be_refused(draft: &Draft<'_>, index: usize) -> bool {
+    let snapshot = draft.facts.snapshot;
+    let pauses = steps::paused_until(draft, index).is_some_and(|until| draft.facts.now < until);
+    !pauses
+        && snapshot.components[index].creation.is_none()
+        && recorded_failing_since(snapshot).is_some()
 }
 
 /// Fails an AppWrapper of which a component can never be created. The cache may still show an object that is gone: that

@@ -155,7 +155,7 @@ fn undecided_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
         || !limits.terminal_exit_codes.is_empty()
         || !limits.retryable_exit_codes.is_empty();
     let pod = ended_from_outside_alone(draft, index).filter(|_| is_asked)?;
-    pod.due_to_go.map(|due| OWNER_GRACE.after(due))
+    health::due_to_go(draft.facts, pod).map(|due| OWNER_GRACE.after(due))
 }
 
 /// The components of pods that nothing may replace, where they may still say why they failed. `not_replaced` has the

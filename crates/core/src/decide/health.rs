@@ -8,6 +8,10 @@ use super::{Facts, attempts, consequence, failure};
 use crate::api::{AppWrapperStatus, PodSet, PodSetSince, condition};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, End, Outcome, Pod, PodPhase, Presence, Snapshot};
+use crate::tuning::Period;
+
+/// By how much the clock of the API server is taken to be behind at most.
+const CLOCK_BEHIND_MAX: Period = Period::from_secs(120);
 
 /// The pods of one pod set, of the running attempt alone.
 #[derive(Debug)]
@@ -92,11 +96,9 @@ pub fn pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
     let mut all = vec![];
     for (index, component) in snapshot.components.iter().enumerate() {
         let (done, serves) = (has_succeeded(draft, index), serves(draft, index));
-        let declared = draft
-            .status
-            .component_status
-            .get(index)
-            .map_or(&component.pod_sets, |status| &status.pod_sets);
+        // the Go controller has recorded none of a kind that it does not know
+        let recorded = draft.status.component_status.get(index).map(|status| &status.pod_sets);
+        let declared = recorded.filter(|sets| !sets.is_empty()).unwrap_or(&component.pod_sets);
         for (pod_set, declared) in declared.iter().enumerate() {
             let declared = i64::from(declared.count());
             all.push(tally(snapshot, (index, pod_set), declared, done, serves));
@@ -209,7 +211,20 @@ fn tally(
 
 /// When a Terminating pod is overdue: its kubelet does not respond, and only a forced deletion removes it.
 pub fn overdue_from(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
-    Some(facts.limits.forceful_deletion_grace.after(pod.due_to_go?))
+    Some(facts.limits.forceful_deletion_grace.after(due_to_go(facts, pod)?))
+}
+
+/// When a Terminating pod is due to go. The clock of the API server, which dates its deletion, may be behind that of the
+/// controller: by the difference at least, where it dates the pod before the attempt that created it.
+pub fn due_to_go(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
+    let due = pod.due_to_go?;
+    // a component that is created again adds an entry to its attempt
+    let mut entries = facts.snapshot.status.attempts.iter();
+    let began = entries.find(|entry| Some(entry.attempt) == pod.attempt);
+    let times = began.and_then(|entry| entry.started_at.as_ref()).zip(pod.created);
+    let behind = times.map(|(began, created)| began.0.as_second() - created.as_second());
+    let behind = behind.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
+    Some(Period::from_secs(behind).min(CLOCK_BEHIND_MAX).after(due))
 }
 
 /// The pods of one pod set that belong to the running attempt.

@@ -351,7 +351,8 @@ fn has_trouble_coming(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> bool 
     (0..count).any(|index| match steps::standing(draft, index) {
         ComponentStage::Going => true,
         ComponentStage::Coming => {
-            deploy::blocked(draft, &[index]).is_some()
+            let is_blocked = deploy::blocked(draft, &[index]).is_some();
+            (is_blocked || deploy::may_be_refused(draft, index))
                 && (steps::may_come(draft, index, pod_sets)
                     || steps::blocked_until(draft, index).is_some())
         }

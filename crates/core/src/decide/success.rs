@@ -25,6 +25,8 @@ const ALL_SUCCEEDED: &str = "every component has succeeded";
 
 /// How long pods may go on after every component has succeeded.
 const LEFT_RUNNING_MAX: Period = Period::from_secs(60);
+/// By how much the clock of the API server, which dates the creation of pods, may be ahead.
+const CLOCK_AHEAD_MAX: Period = Period::from_secs(120);
 
 /// Writes down the components that say that they succeeded.
 pub(super) fn record_successes(draft: &mut Draft<'_>) {
@@ -123,8 +125,9 @@ fn have_all_pods_ended(snapshot: &Snapshot) -> bool {
 }
 
 /// Deletes the pods that go on after every component has succeeded, such as the workers of an `MPIJob`: its operator leaves
-/// them, unless `cleanPodPolicy` says otherwise. A pod that was created later stays, and so do those of a cluster that its
-/// RayJob keeps: what makes them would make others.
+/// them, unless `cleanPodPolicy` says otherwise. A pod that was created more than 2 minutes later stays, and so do those of a
+/// cluster that its RayJob keeps: what makes them would make others. One that was created before that may be older than it
+/// says, and has the same time from its creation: what makes it again is not followed at its pace.
 /// Source: `docs/user/policies.md#when`.
 fn end_last_pods(draft: &mut Draft<'_>) -> bool {
     let facts = draft.facts;
@@ -144,13 +147,11 @@ fn end_last_pods(draft: &mut Draft<'_>) -> bool {
         is_of_component
             && !pod.terminating
             && !pod.has_ended()
-            && pod.created.is_some_and(|created| created <= succeeded)
+            && pod.created.is_some_and(|created| created <= CLOCK_AHEAD_MAX.after(succeeded))
     };
     let left: Vec<&Pod> = facts.snapshot.pods.iter().filter(still_runs).collect();
-    if left.is_empty() {
-        return false;
-    }
-    let due = LEFT_RUNNING_MAX.after(succeeded);
+    let Some(last) = left.iter().filter_map(|pod| pod.created).max() else { return false };
+    let due = LEFT_RUNNING_MAX.after(last.max(succeeded));
     if facts.now < due {
         draft.look_again(due);
         return false;

@@ -99,7 +99,12 @@ fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
     if let Some(until) = until.filter(|until| draft.facts.now < *until)
         && !mutations::is_present(Mutation::NoPause)
     {
-        draft.wait(until);
+        // what a leader that had lost its lease created after everything was gone would run until the next attempt
+        if orphans::sweep(draft, Orphans::Any) {
+            draft.look_again(until);
+        } else {
+            draft.wait(until);
+        }
         draft.verdict.reason = Some("Resetting".to_owned());
         let left = until.as_second() - draft.facts.now.as_second();
         draft.verdict.retry_after_seconds = Some(left);
@@ -320,12 +325,18 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     });
 }
 
-/// Writes down the UIDs of objects that another controller created: once they are gone, only this tells
-/// whose their pods were.
+/// Writes down the UIDs of objects of which nothing is written yet, since others are still to be created or another controller
+/// created them: once they are gone, only this tells whose their pods were. The Go controller deletes what is said to be there.
 fn remember_objects(draft: &mut Draft<'_>) {
+    let now = draft.facts.now;
     for (index, component) in draft.facts.snapshot.components.iter().enumerate() {
-        if let Some(object) = component.ours() {
-            draft.component_status()[index].uid.get_or_insert_with(|| object.uid.clone());
+        let Some(object) = component.ours() else { continue };
+        let status = &mut draft.component_status()[index];
+        status.uid.get_or_insert_with(|| object.uid.clone());
+        let kind = condition::RESOURCES_DEPLOYED;
+        if condition::find(&status.conditions, kind).is_none() {
+            let reason = "ComponentCreatedSuccessfully";
+            condition::set(&mut status.conditions, kind, true, reason, "", now);
         }
     }
 }
@@ -337,6 +348,7 @@ pub(super) fn begin_after_failure(draft: &mut Draft<'_>) {
         begin(draft, "Failed");
         draft.verdict.delete = deletable(draft);
     } else {
+        remember_objects(draft);
         let message = format!("Deletion begins after {grace}");
         draft.condition(condition::DELETING_RESOURCES, false, deleting::PAUSED, &message);
     }

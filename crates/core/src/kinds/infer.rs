@@ -167,7 +167,11 @@ mod tests {
             annotations(&pod_sets("PyTorchJob")[1]),
             [index("training.kubeflow.org/replica-index")]
         );
-        for kind in ["Pod", "Deployment", "StatefulSet", "RayCluster", "LeaderWorkerSet"] {
+        assert_eq!(
+            annotations(&pod_sets("StatefulSet")[0]),
+            [index("apps.kubernetes.io/pod-index")]
+        );
+        for kind in ["Pod", "Deployment", "RayCluster", "LeaderWorkerSet"] {
             assert_eq!(annotations(&pod_sets(kind)[0]), [], "{kind}");
         }
     }

@@ -322,14 +322,20 @@ mod tests {
     }
 
     #[test]
-    fn a_job_set_with_a_success_policy_of_a_job_may_delete_pods() {
-        let policy = json!({"rules": [{"succeededIndexes": "0"}]});
-        for (policy, want) in [(json!(null), false), (policy, true)] {
-            let (mut object, pod_sets) = given("JobSet", &json!(null));
-            let template = &mut object["spec"]["replicatedJobs"][1]["template"];
-            template["spec"]["successPolicy"] = policy.clone();
-            let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
-            assert_eq!(found.deletes_pods, want, "{policy}");
+    fn some_kinds_delete_pods_without_saying_so_in_time() {
+        for (kind, want) in [
+            ("Pod", false),
+            ("Job", false),
+            ("Deployment", true),
+            ("StatefulSet", true),
+            ("JobSet", true),
+            ("LeaderWorkerSet", true),
+            ("PyTorchJob", false),
+            ("RayCluster", false),
+            ("RayJob", false),
+            ("TrainJob", true),
+        ] {
+            assert_eq!(reported(kind, &json!(null)).deletes_pods, want, "{kind}");
         }
     }
 
@@ -439,9 +445,24 @@ mod tests {
             let api_version = object["apiVersion"].as_str().expect("it has one");
             assert_eq!(report(api_version, kind, &pod_sets, &object).in_order, want, "{object}");
         }
+    }
+
+    #[test]
+    fn the_launcher_of_an_mpi_job_may_wait_for_its_workers() {
         for (policy, want) in [("WaitForWorkersReady", true), ("AtStartup", false)] {
             let object = json!({"spec": {"launcherCreationPolicy": policy}});
             let found = report("kubeflow.org/v2beta1", "MPIJob", &[], &object);
+            assert_eq!(found.in_order, want, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_kubeflow_job_may_wait_for_the_queue_of_its_scheduler() {
+        let policy = json!({"schedulingPolicy": {"queue": "q"}});
+        for (policy, want) in [(json!(null), false), (json!({}), false), (policy, true)] {
+            let (mut object, pod_sets) = given("PyTorchJob", &json!(null));
+            object["spec"]["runPolicy"] = policy.clone();
+            let found = report("kubeflow.org/v1", "PyTorchJob", &pod_sets, &object);
             assert_eq!(found.in_order, want, "{policy}");
         }
     }

@@ -192,7 +192,7 @@ fn what_no_limit_counts_and_the_count_rule_are_shown() {
 
 #[test]
 fn what_is_new_has_no_components_yet_and_perhaps_no_controller() {
-    let lease = "kubectl -n appwrapper-system get pods,lease/appwrapper-controller";
+    let lease = "kubectl -n appwrapper-system get pods,leases";
     for (phase, want) in
         [("", "not created yet"), ("Suspended", "not created yet"), ("Resuming", "does not exist")]
     {

@@ -1,3 +1,4 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize};
 
 use http::{Request, Response};
@@ -125,17 +126,62 @@ async fn a_kind_whose_first_list_fails_is_waited_for_only_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_must_not_be_listed_is_listed_ever_more_seldom() {
-    let (server, context, kind, task) = lister(403);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(context.cache.sync(&kind), Sync::Blind);
-    assert_eq!(server.lists.load(Ordering::Relaxed), 3, "at first after 2 s and 4 s");
-    tokio::time::sleep(Duration::from_hours(1)).await;
-    let lists = server.lists.load(Ordering::Relaxed);
-    assert!((10..=22).contains(&lists), "listed {lists} times within an hour");
-    server.code.store(200, Ordering::Relaxed);
-    tokio::time::sleep(ABSENT_AGAIN_AFTER).await;
-    assert_eq!(context.cache.sync(&kind), Sync::Done);
-    task.abort();
+    // a server may not know how to answer with metadata alone
+    for code in [403, 406] {
+        let (server, context, kind, task) = lister(code);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(context.cache.sync(&kind), Sync::Blind, "{code}");
+        assert_eq!(server.lists.load(Ordering::Relaxed), 3, "at first after 2 s and 4 s");
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let lists = server.lists.load(Ordering::Relaxed);
+        assert!((10..=22).contains(&lists), "listed {lists} times within an hour");
+        server.code.store(200, Ordering::Relaxed);
+        tokio::time::sleep(ABSENT_AGAIN_AFTER).await;
+        assert_eq!(context.cache.sync(&kind), Sync::Done, "{code}");
+        task.abort();
+    }
+}
+
+/// Whoever may change an object of another kind chooses how large it is.
+#[tokio::test(start_paused = true)]
+async fn of_a_kind_without_rules_only_the_metadata_is_watched() {
+    for (api_version, name, is_lean) in
+        [("invented.example.com/v1", "Thing", true), ("batch/v1", "Job", false)]
+    {
+        let asked = Arc::<Mutex<Vec<bool>>>::default();
+        let log = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let log = log.clone();
+            async move {
+                let body = if request.uri().path() == format!("/apis/{api_version}") {
+                    let resource = json!({"name": "things", "kind": name, "namespaced": true,
+                        "singularName": "thing", "verbs": ["list", "watch"]});
+                    json!({"groupVersion": api_version, "resources": [resource]})
+                } else {
+                    let accept = request.headers().get("accept").and_then(|it| it.to_str().ok());
+                    let is_lean = accept.is_some_and(|it| it.contains("PartialObjectMetadata"));
+                    log.lock().unwrap().push(is_lean);
+                    if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                        return std::future::pending().await;
+                    }
+                    let metadata = json!({"name": "a", "namespace": "n", "uid": "u",
+                        "managedFields": [{"time": "9999-12-31T23:59:59Z"}]});
+                    json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]})
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Response::builder().body(body).map_err(kube::Error::HttpError)
+            }
+        });
+        let client = Client::new(service, "default");
+        let controller = Controller::new(client, Arc::new(SystemClock), Config::default());
+        let (context, queue) = (controller.context.clone(), controller.queue.clone());
+        let kind = KindKey { api_version: api_version.to_owned(), kind: name.to_owned() };
+        let task = tokio::spawn(watch(context.clone(), queue, kind.clone(), Found::default()));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(context.cache.sync(&kind), Sync::Done, "{name}");
+        assert_eq!(*asked.lock().unwrap(), [is_lean; 2], "{name}: a list and a watch");
+        task.abort();
+    }
 }
 
 /// Whoever invents versions would have all objects of a kind watched once for each of them.

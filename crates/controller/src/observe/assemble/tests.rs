@@ -121,6 +121,42 @@ fn a_ray_cluster_that_runs_stays_as_the_go_controller_counted_it() {
 }
 
 #[test]
+fn what_runs_of_a_kind_that_go_does_not_count_stays_uncounted() {
+    let none = json!([]);
+    let workers = "template.spec.tfReplicaSpecs.Worker.template";
+    let pod = json!({"spec": {"containers": [{"name": "tensorflow"}]}});
+    let replicas = json!({"Worker": {"replicas": 2, "template": pod}});
+    let given = json!([{"path": workers, "replicas": 2}]);
+    for (phase, kind, uid, declared, recorded, stays) in [
+        ("Running", "TFJob", None, &none, &none, true),
+        ("Failed", "TFJob", None, &none, &none, true),
+        ("Suspended", "TFJob", None, &none, &none, false),
+        ("Running", "TFJob", Some("u"), &none, &none, false),
+        ("Running", "TFJob", None, &given, &none, false),
+        ("Running", "TFJob", None, &none, &json!([{"path": workers, "replicas": 1}]), false),
+        ("Running", "PyTorchJob", None, &none, &none, false),
+    ] {
+        let case = format!("{phase} {kind} {uid:?} {declared} {recorded}");
+        let field = if kind == "TFJob" { "tfReplicaSpecs" } else { "pytorchReplicaSpecs" };
+        let template = json!({"apiVersion": "kubeflow.org/v1", "kind": kind,
+            "metadata": {"name": "t"}, "spec": {field: replicas}});
+        let entry = json!({"name": "t", "kind": kind, "apiVersion": "kubeflow.org/v1", "uid": uid,
+            "podSets": recorded});
+        let object = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "aw"},
+            "spec": {"components": [{"template": template, "podSets": declared}]},
+            "status": {"phase": phase, "componentStatus": [entry]}});
+        let seen = serde_json::from_str::<RawObject>(&object.to_string()).unwrap();
+        let found = Wrapper::read(&seen).unwrap();
+        assert_eq!(found.components[0].flaw, None, "{case}");
+        let counts: Vec<i32> = found.components[0].pod_sets.iter().map(PodSet::count).collect();
+        assert_eq!(counts, [2], "{case}");
+        assert_eq!(found.flaws.is_empty(), stays, "{case}");
+        let of_entry = found.status.component_status[0].pod_sets.len();
+        assert_eq!(of_entry, usize::from(!stays), "{case}");
+    }
+}
+
+#[test]
 fn a_component_with_a_generated_name_is_what_the_record_says() {
     let template = json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"generateName": "made-", "labels": {"a": "b"}},

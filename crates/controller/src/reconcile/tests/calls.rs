@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::{PAST, Play};
@@ -142,6 +143,29 @@ async fn what_multikueue_sends_is_let_go_and_nothing_else() {
     }
 }
 
+/// The watch may lag behind what was read from the API server itself.
+#[tokio::test]
+async fn only_a_newer_version_of_the_watch_keeps_back_a_creation() {
+    for (shown, creates) in [("1", true), ("3", false)] {
+        let server = server(&[("POST", "", 500)]);
+        let context = context(&server, Duration::ZERO);
+        let mut wrapper = wrapper(Phase::Resuming, false, false);
+        wrapper.version = "2".to_owned();
+        let mut object = Play::of(&json!({"phase": "Suspended"}), true, false).object;
+        object["metadata"]["resourceVersion"] = shown.into();
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        context.store.apply(Event::Apply(seen), CachedAppWrapper::read);
+        let snapshot = snapshot(&wrapper);
+        let wrapper = Arc::new(wrapper);
+        let decision = Decision { actions: vec![Action::Create(0)], ..Decision::default() };
+        let mut memory = ReconcileState::default();
+        memory.saw(&wrapper.version);
+        let done = carry_out(&context, &mut memory, &wrapper, &snapshot, &decision).await;
+        assert!(done.is_ok(), "{shown}");
+        assert_eq!(memory.failure(0).is_some(), creates, "{shown}");
+    }
+}
+
 /// With the definition of the Go controller, the number of the attempt is told anew by each look and stored by none.
 #[tokio::test]
 async fn a_status_that_the_definition_prunes_keeps_nothing_from_being_deleted() {
@@ -167,7 +191,7 @@ async fn a_status_that_the_definition_prunes_keeps_nothing_from_being_deleted() 
     let decision = facts(&seen);
     assert_eq!(decision.status.attempts.last().map(|last| last.attempt), Some(2));
     let mut memory = ReconcileState::default();
-    let written = write(&context, &mut memory, &wrapper, &wrapper, &decision).await.unwrap();
+    let written = write(&context, &mut memory, &wrapper, &wrapper, &seen, &decision).await.unwrap();
     let Written::Assumed(assumed) = written else { panic!("it is not stored") };
     let seen = Snapshot { components: seen.components, ..assumed.snapshot() };
     let actions = facts(&seen).actions;
@@ -519,6 +543,7 @@ async fn an_annotation_that_becomes_invalid_is_told_once() {
     for (status, told, what) in [
         (json!({}), 1, "a new one"),
         (json!({"phase": "Running"}), 1, "one of another controller"),
+        (json!({"phase": "Suspended"}), 0, "one that waits for quota, after a restart"),
         (running, 0, "after a restart"),
     ] {
         assert_eq!(look(&mut ReconcileState::default(), status, "x"), told, "{what}");

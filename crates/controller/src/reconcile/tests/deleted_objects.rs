@@ -236,13 +236,15 @@ async fn a_failed_pod_that_a_list_shows_no_more_is_seen_once_more() {
 }
 
 #[tokio::test]
-async fn a_component_of_which_a_pod_failed_is_read_before_a_verdict() {
+async fn a_component_is_read_before_a_verdict() {
     let attach = Attach::default();
     for (what, cached, listed, ask, is_read) in [
         ("it is there", Some("Failed"), Some("Failed"), FreshRead::Pods, true),
         ("it is gone since", Some("Failed"), None, FreshRead::Pods, true),
         ("only the LIST shows it", None, Some("Failed"), FreshRead::Pods, true),
-        ("it runs", Some("Running"), Some("Running"), FreshRead::Pods, false),
+        ("it runs", Some("Running"), Some("Running"), FreshRead::Pods, true),
+        ("it has succeeded, and is gone since", Some("Succeeded"), None, FreshRead::Pods, true),
+        ("no pod was seen", None, None, FreshRead::Pods, true),
         ("no verdict", Some("Failed"), None, FreshRead::Missing, false),
     ] {
         let pod = |phase: &str| pod_of_job(phase, &json!({}));

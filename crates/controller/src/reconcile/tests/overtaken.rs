@@ -17,7 +17,7 @@ use crate::reconcile::{Context, Next, reconcile};
 fn raced(
     object: &Arc<Mutex<Value>>,
     losses: usize,
-    change: fn(&mut Value),
+    change: Change,
 ) -> (Arc<Context>, Arc<AtomicUsize>) {
     let writes = Arc::new(AtomicUsize::new(0));
     let count = writes.clone();
@@ -38,6 +38,8 @@ fn raced(
     (Arc::new(context), writes)
 }
 
+type Change = fn(&mut Value);
+
 fn annotate(object: &mut Value) {
     object["metadata"]["annotations"] = json!({"a": object["metadata"]["resourceVersion"]});
 }
@@ -45,7 +47,7 @@ fn annotate(object: &mut Value) {
 #[tokio::test]
 async fn a_write_is_decided_anew_where_its_author_was_first() {
     let later = Next::After(Duration::from_secs(5));
-    let change: [(fn(&mut Value), usize, usize, &str, Option<Next>); 5] = [
+    let races: [(Change, usize, usize, &str, Option<Next>); 5] = [
         (annotate, 0, 1, "Suspending", None),
         (annotate, 4, 5, "Suspending", None),
         // the rounds run out
@@ -55,7 +57,7 @@ async fn a_write_is_decided_anew_where_its_author_was_first() {
         // another leader: what it has done has yet to show in the watches
         (|object| object["status"]["resettingCount"] = 1.into(), 1, 1, "Running", Some(later)),
     ];
-    for (change, losses, writes, phase, next) in change {
+    for (change, losses, writes, phase, next) in races {
         let object = Arc::new(Mutex::new(Play::of(&running(), true, false).object));
         let (context, count) = raced(&object, losses, change);
         let seen = Arc::new(stored(&object.lock().unwrap()));

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use super::Play;
 use super::calls::{look, wrapper};
 use super::deleted_objects::watched;
-use crate::api::{Phase, keys};
+use crate::api::{Phase, condition, keys};
 use crate::clock::ManualClock;
 use crate::config::Config;
+use crate::kueue::KueueSettings;
 use crate::observe::cached_appwrapper::{Before, CachedAppWrapper};
 use crate::observe::feed;
 use crate::observe::kin::Place;
@@ -25,9 +26,9 @@ use crate::observe::memory::ReconcileState;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
 use crate::plan::FreshRead;
-use crate::reconcile::{Context, failed, growth, workload};
-use crate::snapshot::PodPhase;
+use crate::reconcile::{Context, failed, growth, reconcile, workload};
 use crate::snapshot::workload::Workload;
+use crate::snapshot::{PodPhase, Snapshot};
 
 /// A context whose API server answers a method and a path so.
 pub(super) fn answering(
@@ -130,6 +131,19 @@ async fn a_denial_before_an_outage_does_not_count_after_it() {
     }
 }
 
+/// An outage ends the process that led when it began.
+#[tokio::test]
+async fn a_new_leader_knows_of_the_outage_before() {
+    let object = Play::of(&json!({"phase": "Resetting"}), false, false).object;
+    let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+    let (stored, _) = CachedAppWrapper::read(seen, &Before::default());
+    let (stored, ended) = (Arc::new(stored), Timestamp::from_second(7).unwrap());
+    let context = Arc::new(answering(move |_, _| (200, object.clone())));
+    context.gap_before.get_or_init(|| ended);
+    assert!(reconcile(stored.clone(), context.clone()).await.is_ok());
+    assert_eq!(context.memory(&stored.key()).lock().await.last_gap, Some(ended));
+}
+
 /// A running pod of a `ReplicaSet`, with our labels.
 fn stranger(number: usize) -> Value {
     let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs",
@@ -187,6 +201,47 @@ async fn strangers_whose_owner_could_not_be_read_hold_nothing_back() {
             }
         }
         assert_eq!(lists.load(Ordering::Relaxed), 1, "{unread}");
+    }
+}
+
+/// Its owner may be replacing it while another process takes over.
+#[tokio::test]
+async fn a_pod_that_an_earlier_process_waited_for_counts_for_a_while() {
+    for (kind, reason, counts) in [
+        (condition::DELETING_RESOURCES, condition::deleting::UNDETERMINED, 1),
+        (condition::DELETING_RESOURCES, condition::deleting::INITIATED, 0),
+        (condition::UNDETERMINED_PODS, "OwnerUnknown", 1),
+    ] {
+        let context = answering(|_, _| failure(404, "no"));
+        let (mut wrapper, attach) = (wrapper(Phase::Suspending, true, false), Attach::default());
+        let message = "Waiting for Pod/p, which has the labels of this AppWrapper (and no owner)";
+        let now = Timestamp::UNIX_EPOCH;
+        condition::set(&mut wrapper.status.conditions, kind, true, reason, message, now);
+        let mut memory = ReconcileState::default();
+        for (second, want) in [(0, counts), (9, counts), (10, 0), (60, 0)] {
+            memory.tick(Duration::from_secs(second));
+            let ask = FreshRead::Nothing;
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+            assert_eq!(seen.undetermined.count, want, "{kind} {reason} after {second} s");
+            assert!(seen.undetermined.named.iter().all(|(name, _)| name == "p"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_workload_is_asked_while_kueues_configuration_is_not_read() {
+    let context = answering(|_, _| failure(404, "no"));
+    let told = |queue_managed| {
+        let mut snapshot = Snapshot { queue_managed, ..Snapshot::default() };
+        workload::Asked::default().complete(&mut snapshot, &context);
+        snapshot.replaces_failed_nodes
+    };
+    assert_eq!([true, false].map(told), [false, false], "nobody reads it");
+    context.await_kueue();
+    assert_eq!([true, false].map(told), [true, false]);
+    for replaces_failed_nodes in [false, true] {
+        context.set_kueue(KueueSettings { replaces_failed_nodes, ..KueueSettings::default() });
+        assert_eq!([true, false].map(told), [replaces_failed_nodes, false]);
     }
 }
 

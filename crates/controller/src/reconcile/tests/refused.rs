@@ -29,9 +29,11 @@ use crate::plan::{Action, Target};
 use crate::reconcile::carry_out::{Carried, carry_out};
 use crate::reconcile::written::{Written, write};
 use crate::reconcile::{Context, Error, Next, failed, reconcile};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Object, Presence, Snapshot};
 
 const LACKING: &str = "Internal error occurred: failed calling webhook \"w\": service not found";
+const NOT_CONVERTED: &str =
+    "conversion webhook for a/v1, Kind=Foo failed: Post \"https://w\": context deadline exceeded";
 
 /// The reasons of the events that wait to be sent.
 fn reasons(context: &Context) -> Vec<&'static str> {
@@ -57,6 +59,11 @@ async fn a_refused_call_is_told_once_and_a_denial_when_it_has_lasted() {
         (403, BY_AUTHORIZER, vec![0, 29], 0),
         (403, BY_AUTHORIZER, vec![0, 29, 30, 60], 1),
         (503, "not now", vec![0, 60], 0),
+        (500, NOT_CONVERTED, vec![0; 7], 0),
+        (500, NOT_CONVERTED, vec![0; 20], 1),
+        (500, "Internal error occurred: unable to transform key \"/a\"", vec![0; 8], 1),
+        (500, "etcdserver: request timed out", vec![0; 20], 0),
+        (503, "not now", vec![0; 20], 0),
     ] {
         for (reads, reason) in [(true, "ReadFailed"), (false, "WriteFailed")] {
             let context = answering(move |_, _| failure(code, message));
@@ -281,7 +288,9 @@ async fn a_status_without_an_answer_is_written_where_it_is_stored() {
         let context = losing(code, found);
         let decision = Decision { status: status.clone(), ..Decision::default() };
         let mut memory = ReconcileState::default();
-        let is_stored = match write(&context, &mut memory, &wrapper, &wrapper, &decision).await {
+        let snapshot = Snapshot::default();
+        let written = write(&context, &mut memory, &wrapper, &wrapper, &snapshot, &decision);
+        let is_stored = match written.await {
             Ok(written) => matches!(written, Written::Stored(None)) && memory.is_confirmed("2"),
             Err(Error::Act(error)) => {
                 assert_eq!(error.code(), Some(code), "the first error is returned");
@@ -290,6 +299,29 @@ async fn a_status_without_an_answer_is_written_where_it_is_stored() {
             Err(Error::Observe(error)) => panic!("{error}"),
         };
         assert_eq!(is_stored, want, "{code}: {shown}");
+    }
+}
+
+/// A process that has just started knows nothing of the one before.
+#[tokio::test]
+async fn a_deletion_without_a_status_is_as_old_as_that_of_what_is_left() {
+    let deleted: Timestamp = PAST.parse().unwrap();
+    let at = |second: i64| Timestamp::from_second(deleted.as_second() + second).unwrap();
+    for (requested, want) in [(None, 900), (Some(7), 7), (Some(-7), 900), (Some(950), 900)] {
+        let clock = Arc::new(ManualClock::at(at(900)));
+        let context = answering_by(clock, |_, _| failure(422, "metadata: Invalid value"));
+        let wrapper = Arc::new(wrapper(Phase::Terminating, false, true));
+        let mut components = wrapper.components.clone();
+        let deletion_requested = requested.map(at);
+        let object = Object { terminating: true, deletion_requested, ..Object::default() };
+        components[0].presence = Presence::Present(object);
+        let snapshot = Snapshot { components, ..wrapper.snapshot() };
+        let decision = Decision { next: Phase::Terminating, ..Decision::default() };
+        let mut memory = ReconcileState::default();
+        let written = write(&context, &mut memory, &wrapper, &wrapper, &snapshot, &decision);
+        let Ok(Written::Assumed(assumed)) = written.await else { panic!("it is refused") };
+        let began = assumed.status.since.clone().and_then(|since| since.deleting);
+        assert_eq!(began.map(|time| time.0), Some(at(want)), "{requested:?}");
     }
 }
 

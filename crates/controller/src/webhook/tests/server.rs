@@ -522,6 +522,18 @@ async fn dense_objects_are_refused_before_they_are_read() {
 }
 
 #[tokio::test]
+async fn access_checks_that_fail_fill_no_log() {
+    let (lines, _guard) = crate::telemetry::count_lines();
+    let given = given(Cluster::IsAway);
+    let review = given_review(VALIDATE, "CREATE", &Value::Null, &given_aw()).to_string();
+    for _ in 0..30 {
+        assert_eq!(given.sent(of_peer(posted(review.clone()), 1)).await.0, StatusCode::OK);
+    }
+    let count = lines.load(Ordering::SeqCst);
+    assert!((10..20).contains(&count) && given.asked() > 20, "{count} lines");
+}
+
+#[tokio::test]
 async fn a_peer_that_sends_garbage_fills_no_log() {
     let (lines, _guard) = crate::telemetry::count_lines();
     let given = given(Cluster::Agrees);

@@ -1,11 +1,13 @@
 //! Components of the first step that fail while others are still to come.
 
 use super::given::{World, at, given, pod};
-use crate::api::{AttemptAction, Phase, condition};
+use crate::api::{AttemptAction, ComponentStatus, Phase, condition};
+use crate::decide::Decision;
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{
     Component, CreationFailure, Object, Outcome, Pod, PodPhase, Presence, Undetermined,
 };
+use crate::tuning::Period;
 
 /// The first of two Jobs has failed, and the second is refused for now.
 fn given_failed() -> World {
@@ -31,6 +33,33 @@ fn a_component_that_fails_while_another_is_refused_is_decided_about() {
         (Some(AttemptAction::Restart), at(20))
     );
     assert_eq!(decision.status.resetting_count, 1);
+}
+
+/// The Go controller deletes, and waits for, what is said to be there.
+#[test]
+fn what_exists_is_said_to_exist_where_another_cannot_be_created() {
+    let is_said = |decision: &Decision| {
+        let of = |status: &ComponentStatus| {
+            let found = condition::find(&status.conditions, condition::RESOURCES_DEPLOYED);
+            found.map(|found| found.status == "True")
+        };
+        decision.status.component_status.iter().map(of).collect::<Vec<_>>()
+    };
+    for grace in [0, 4 * 3600] {
+        let world = given_failed().says(Outcome::Active).component(1, |component| {
+            component.creation = Some(CreationFailure { fatal: true, message: "no".into() });
+        });
+        let world = world.limits(|limits| {
+            limits.deletion_on_failure_grace = Period::from_secs(grace);
+        });
+        let failed = world.decide(21);
+        assert_eq!((failed.next, is_said(&failed)), (Phase::Failed, vec![Some(true), None]));
+        assert_eq!(failed.status.component_status[0].uid.as_deref(), Some("job"));
+        let later = 21 + i64::try_from(grace).unwrap();
+        let deleting = world.written(&failed).settled(later);
+        let gone = deleting.gone().decide(later + 1);
+        assert_eq!(is_said(&gone), [Some(false), None], "{grace}");
+    }
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn the_table_of_phases() {
         ("resetting, cache empty", Phase::Resetting, given(Phase::Resetting).gone().answered(FreshRead::Nothing), 1),
         ("resetting, everything gone", Phase::Resetting, given(Phase::Resetting).gone(), 1),
         ("resetting, paused", Phase::Resetting, given(Phase::Resetting).gone().since(|s| s.gone = Some(time(100))), 189),
+        ("… and something was created late", Phase::Resetting, given(Phase::Resetting).since(|s| s.gone = Some(time(100))), 189),
         ("resetting, pause over", Phase::Resetting, given(Phase::Resetting).gone().since(|s| s.gone = Some(time(100))), 190),
         ("suspended while resetting", Phase::Resetting, given(Phase::Resetting).suspended(true), 1),
         ("suspending, not gone", Phase::Suspending, given(Phase::Suspending), 1),
@@ -146,6 +147,7 @@ fn the_table_of_phases() {
     resetting, cache empty                       Resetting: is everything gone?
     resetting, everything gone                   Resetting: Wait
     resetting, paused                            Resetting: Wait
+    … and something was created late             Resetting: delete
     resetting, pause over                        Resetting → Resuming
     suspended while resetting                    Resetting → Suspending
     suspending, not gone                         Suspending: delete
@@ -315,6 +317,25 @@ fn the_last_pods_are_named_and_force_deleted_as_the_api_server_has_them() {
     );
 }
 
+/// A pod cannot be older than its attempt, which began at second 0.
+#[test]
+fn the_clock_of_an_api_server_that_is_behind_makes_no_pod_overdue() {
+    for (created, attempt, overdue) in
+        [(5, 0, 610), (0, 0, 610), (-100, 0, 710), (-5000, 0, 730), (-100, 7, 610)]
+    {
+        let world = given(Phase::Running).pods(&[SucceededPod, RunningPod]).last_pod();
+        let world = world.answered(FreshRead::Pods).pod(1, |pod| {
+            (pod.created, pod.attempt) = (Some(at(created)), Some(attempt));
+        });
+        let is_told = |second| {
+            let conditions = world.ask(second).status.conditions;
+            condition::is_true(&conditions, condition::UNHEALTHY)
+        };
+        let told = [overdue - 1, overdue].map(is_told);
+        assert_eq!(told, [false, true], "{created} {attempt}");
+    }
+}
+
 /// A Job whose other pods have done all its work, or a Volcano Job that restarts, waits until the pod is gone.
 #[test]
 fn a_pod_that_no_component_expects_is_force_deleted_when_overdue() {
@@ -429,12 +450,17 @@ fn the_pods_that_run_on_after_every_component_has_succeeded_are_deleted() {
     assert_eq!(world.ask(80).ask, FreshRead::Pods);
     let decision = world.clone().answered(FreshRead::Pods).ask(80);
     let pod = Action::DeletePod { name: "work-1".into(), uid: "pod-1".into() };
-    assert_eq!(decision.actions, [pod]);
+    assert_eq!(decision.actions, std::slice::from_ref(&pod));
     let message = "Waiting for Pod/work-1 on node node-1; every component has succeeded";
     assert_eq!(decision.verdict.message, message);
-    // its owner makes it again
-    let again = world.pod(1, |pod| pod.created = Some(at(21))).answered(FreshRead::Pods);
-    assert_eq!(again.ask(100).actions, []);
+    // the clock of the API server may be ahead, or the owner makes it again
+    for (created, second, deleted) in
+        [(81, 140, false), (81, 141, true), (140, 200, true), (141, 5000, false)]
+    {
+        let later = world.clone().pod(1, |pod| pod.created = Some(at(created)));
+        let decision = later.answered(FreshRead::Pods).ask(second);
+        assert_eq!(decision.actions.contains(&pod), deleted, "{created} {second}");
+    }
 }
 
 /// KubeRay makes the pods of a cluster again as long as it is there.

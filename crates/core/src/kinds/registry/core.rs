@@ -9,6 +9,8 @@ use crate::snapshot::{BackoffLimit, Expected, Outcome, Report};
 
 /// Label and annotation by which a Job numbers its pods.
 pub(super) const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// Label by which a StatefulSet numbers its pods.
+const STATEFUL_SET_INDEX: &str = "apps.kubernetes.io/pod-index";
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {
@@ -140,13 +142,19 @@ impl Rules for Replicas {
     fn pod_sets(&self, template: &Node<'_>) -> Result<Vec<PodSet>, Error> {
         let replicas = template.walk(&["spec", "replicas"])?;
         let count = replicas.count()?.unwrap_or(1);
-        Ok(vec![pod_set("template.spec.template", count, &replicas, [])?])
+        let mut set = pod_set("template.spec.template", count, &replicas, [])?;
+        if template.field("kind")?.value() == "StatefulSet" {
+            set.annotations.insert(keys::TAS_POD_INDEX.to_owned(), STATEFUL_SET_INDEX.to_owned());
+        }
+        Ok(vec![set])
     }
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         let is_parallel = object.text("/spec/podManagementPolicy") == "Parallel";
         let replicas = object.count("/spec/replicas").unwrap_or(1);
         report.in_order = object.text("/kind") == "StatefulSet" && !is_parallel && replicas > 1;
+        // it is scaled down, or replaces them by those of another template
+        report.deletes_pods = true;
         expect_all(pod_sets, report);
     }
 }

@@ -66,6 +66,8 @@ impl Rules for JobSet {
         let restarts = restarts(object);
         let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
         report.in_order = is_exclusive(object);
+        // a Job of it deletes them when it fails, is too old or succeeds; the JobSet does not say when
+        report.deletes_pods = true;
         let mut earlier_are_up = true;
         for (number, job) in object.array(REPLICATED_JOBS).iter().map(Object).enumerate() {
             let name = job.text("/name");
@@ -75,7 +77,6 @@ impl Rules for JobSet {
             let Some(&index) = indexes.get(path.as_str()) else { continue };
             let template = job.0.get("template").map(Object);
             report.in_order |= template.is_some_and(is_exclusive);
-            report.deletes_pods |= template.is_some_and(has_success_policy);
             match (restarts, template) {
                 (Restarts::None, Some(template)) => {
                     report.backoff.insert(index, spared(template));
@@ -106,12 +107,6 @@ impl Rules for JobSet {
 /// which tells the topology domain of the Job: JobSet's webhook refuses them until then.
 fn is_exclusive(object: Object<'_>) -> bool {
     object.is_annotated(EXCLUSIVE) && !object.is_annotated(BY_NODE_SELECTOR)
-}
-
-/// Whether a Job of this template deletes pods that still run once its `successPolicy` is met. The JobSet does not say when
-/// that is.
-fn has_success_policy(template: Object<'_>) -> bool {
-    template.0.pointer("/spec/successPolicy").is_some_and(|policy| !policy.is_null())
 }
 
 /// Whether a JobSet may create its Jobs again after one of them has failed.

@@ -130,6 +130,8 @@ impl Rules for Replicated {
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.outcome = outcome(object);
+        // with Volcano as its gang scheduler, the operator creates no pod before the queue admits the PodGroup
+        report.in_order = !object.0["spec"]["runPolicy"]["schedulingPolicy"].is_null();
         let specs = self.specs;
         let indexes = pod_set_indexes(pod_sets);
         for replica_type in self.types {

@@ -65,6 +65,8 @@ impl Rules for LeaderWorkerSet {
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.in_order =
             object.text("/spec/startupPolicy") == "LeaderReady" || object.is_annotated(EXCLUSIVE);
+        // it recreates the whole group of a pod that restarts, and may be scaled down or updated
+        report.deletes_pods = true;
         expect_all(pod_sets, report);
     }
 }

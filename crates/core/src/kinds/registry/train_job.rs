@@ -13,8 +13,9 @@ use super::super::fields::Fields;
 use super::super::infer::pod_set;
 use super::super::node::Node;
 use super::super::status::{JobCounts, Object};
+use super::core::JOB_INDEX;
 use super::{End, Error, JOB, JOB_SET, Kind, Reference, Rules};
-use crate::api::PodSet;
+use crate::api::{PodSet, keys};
 use crate::snapshot::{Expected, Report};
 
 pub(super) const KINDS: &[Kind] = &[Kind {
@@ -43,6 +44,8 @@ const NODE: &str = "node";
 const JOBS: &str = "/trainingRuntimeSpec/template/spec/replicatedJobs";
 /// The most replicated Jobs of a runtime: Kueue has no room for more pod sets.
 const JOBS_MAX: usize = 10;
+/// Environment variable of the container that creates a data cache: the image of its pods.
+const CACHE_IMAGE: &str = "CACHE_IMAGE";
 /// What is recorded of a pod's `spec` only for those who count or check it.
 const COUNTED: [&str; 5] = ["resources", "resourceClaims", "overhead", "nodeName", "restartPolicy"];
 /// What a patch may have of a pod's `spec`, and a runtime may have set already.
@@ -91,6 +94,11 @@ impl Rules for TrainJob {
             let expected = format!("a runtime of at most {JOBS_MAX} replicated Jobs");
             return Err(Error::new("template.spec.runtimeRef", &jobs.len().to_string(), expected));
         }
+        if jobs.iter().any(|job| starts_cache(job.value())) {
+            let name = &template["spec"]["runtimeRef"]["name"];
+            let expected = "a runtime without a data cache, whose pods no pod set counts";
+            return Err(Error::found("template.spec.runtimeRef.name", name, expected));
+        }
         let trainer = Trainer::of(template, &runtime)?;
         let mut root = Fields::of(template, "template".to_owned())?;
         let mut spec = root.object("spec")?;
@@ -100,7 +108,8 @@ impl Rules for TrainJob {
         let (mut pod_sets, mut recorded) = (vec![], vec![]);
         for (index, job) in jobs.iter().enumerate() {
             let count = trainer.pods(job)?;
-            pod_sets.push(pod_set(&job_path(&place, index), count, job, [])?);
+            let annotations = [(keys::TAS_POD_INDEX, JOB_INDEX.to_owned())];
+            pod_sets.push(pod_set(&job_path(&place, index), count, job, annotations)?);
             recorded.push(trainer.recorded(job)?);
         }
         let resources = same(recorded.iter().flat_map(|job| nodes(&job["template"]["spec"])));
@@ -146,6 +155,8 @@ impl Rules for TrainJob {
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.outcome = object.verdict("Complete", &["Failed"]);
+        // as a Job of its JobSet does: neither says when
+        report.deletes_pods = true;
         let jobs = JobCounts::of(object, "/status/jobsStatus");
         let counts = |name: &str, fields: &[&str]| jobs.sum(name, fields);
         let names: Vec<Option<&str>> =
@@ -208,6 +219,14 @@ fn is_part(part: &Value, whole: &Value) -> bool {
 fn nodes(job: &Value) -> impl Iterator<Item = &Value> {
     let containers = job["template"]["spec"]["containers"].as_array().into_iter().flatten();
     containers.filter(|one| one["name"] == NODE).map(|one| &one["resources"])
+}
+
+/// Whether a container of a replicated Job creates a data cache, a LeaderWorkerSet of its own.
+fn starts_cache(job: &Value) -> bool {
+    let containers = job["template"]["spec"]["template"]["spec"]["containers"].as_array();
+    let containers = containers.into_iter().flatten();
+    let mut env = containers.filter_map(|one| one["env"].as_array()).flatten();
+    env.any(|variable| variable["name"] == CACHE_IMAGE)
 }
 
 /// The value that all of them are.
@@ -375,7 +394,7 @@ pub(super) fn given() -> Vec<super::super::testing::Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Component, PodSetInfo, keys};
+    use crate::api::{Component, PodSetInfo};
     use crate::kinds::{self, OwnershipLabels, record, reference, report};
     use crate::snapshot::Outcome;
 
@@ -623,6 +642,34 @@ mod tests {
         }
         let none = record(&template, &json!(null)).expect("a runtime without Jobs");
         assert_eq!(none.pod_sets, []);
+    }
+
+    #[test]
+    fn a_runtime_with_a_data_cache_is_an_error() {
+        let env = |name: &str| json!([{"name": "A", "value": "b"}, {"name": name, "value": "i"}]);
+        for (env, want) in [(json!(null), true), (env("IMAGE"), true), (env("CACHE_IMAGE"), false)]
+        {
+            let mut given = runtime(&json!({"numNodes": 2, "torch": {}}));
+            let job = &mut given["spec"]["template"]["spec"]["replicatedJobs"][0]["template"];
+            job["spec"]["template"]["spec"]["containers"][0]["env"] = env.clone();
+            let found = record(&train_job(&json!({})), &given);
+            assert_eq!(found.is_ok(), want, "{env}");
+            if let Err(error) = found {
+                let said = (error.field.as_str(), error.value.as_str());
+                assert_eq!(said, ("template.spec.runtimeRef.name", "r"));
+            }
+        }
+    }
+
+    #[test]
+    fn topology_aware_scheduling_learns_how_its_pods_are_numbered() {
+        let policy = json!({"numNodes": 2, "torch": {}});
+        let recorded = record(&train_job(&json!({})), &runtime(&policy)).expect("it is right");
+        assert_eq!(recorded.pod_sets.len(), 2);
+        for set in &recorded.pod_sets {
+            let annotations: Vec<_> = set.annotations.iter().collect();
+            assert_eq!(annotations, [(&keys::TAS_POD_INDEX.to_owned(), &JOB_INDEX.to_owned())]);
+        }
     }
 
     #[test]

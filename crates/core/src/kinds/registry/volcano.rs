@@ -50,15 +50,15 @@ impl Rules for VolcanoJob {
         // Volcano creates no pod before the queue of the PodGroup admits it, nor one of a task before those that it names
         report.in_order = true;
         let phase = object.text("/status/state/phase");
-        // A policy such as CompleteJob or RestartJob deletes them, whatever they did. Volcano calls a Job that restarts Pending
-        // as soon as few enough of its pods are Terminating.
-        let restarts = phase == "Pending" && object.count("/status/retryCount").unwrap_or(0) > 0;
-        report.deletes_pods = restarts || matches!(phase, "Completing" | "Restarting");
         let begun = match phase {
             "" | "Pending" | "Running" => true,
             // its own restart, or its end: the pods are being deleted
             _ => false,
         };
+        // A policy such as CompleteJob or AbortJob deletes them, whatever they did. Volcano calls a Job that restarts Pending
+        // as soon as few enough of its pods are Terminating.
+        let restarts = phase == "Pending" && object.count("/status/retryCount").unwrap_or(0) > 0;
+        report.deletes_pods = restarts || !begun;
         let up = by_name(object, TASKS).into_iter().map(|(name, task)| (name, is_up(object, task)));
         let up = up.collect();
         let indexes = pod_set_indexes(pod_sets);
@@ -172,6 +172,7 @@ mod tests {
             ("Completing", "", Outcome::Active, [0, 0]),
             ("Completed", "", Outcome::Succeeded, [0, 0]),
             ("Aborting", "", Outcome::Active, [0, 0]),
+            ("Terminating", "", Outcome::Active, [0, 0]),
             ("Aborted", "", failed("Aborted"), [0, 0]),
             ("Terminated", "", failed("Terminated"), [0, 0]),
             ("Failed", "", failed("Failed"), [0, 0]),
@@ -183,7 +184,7 @@ mod tests {
             assert_eq!(found.outcome, want, "{phase}");
             let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
             assert_eq!(running, pods, "{phase}");
-            let deletes_pods = ["Completing", "Restarting"].contains(&phase);
+            let deletes_pods = !["", "Pending", "Running"].contains(&phase);
             assert_eq!(found.deletes_pods, deletes_pods, "{phase}");
         }
     }

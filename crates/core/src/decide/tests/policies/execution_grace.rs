@@ -53,6 +53,25 @@ fn a_creation_that_keeps_failing_is_tried_for_the_admission_grace_period() {
     ]);
 }
 
+/// A process that has just begun has tried nothing yet.
+#[test]
+fn a_refused_creation_ends_however_often_the_process_begins_anew() {
+    let is_told =
+        |world: &World| condition::is_true(&world.snapshot.status.conditions, condition::UNHEALTHY);
+    let refused = failing(false).settled(1001);
+    let begun = refused.clone().component(LAUNCHER, |component| component.creation = None);
+    let first = begun.decide(1050);
+    assert_eq!(first.actions, [Action::Create(LAUNCHER)]);
+    assert_eq!(first.status, begun.snapshot.status, "its time does not begin anew");
+    let again = refused.component(LAUNCHER, |component| component.failing_since = Some(at(1051)));
+    check(vec![
+        ("it is refused again", again.clone(), 1060, "Deploy"),
+        ("… and its time is over", again, 1061, "Restart retryLimit 0 of 3"),
+    ]);
+    let done = created(begun.clone(), LAUNCHER).with(ready(LAUNCHER)).settled(1052);
+    assert_eq!((is_told(&begun), is_told(&done)), (true, false), "it was created");
+}
+
 #[test]
 fn what_is_being_deleted_is_waited_for_and_an_earlier_owner_too() {
     let stranger = Owner::Stranger("X/y".into());

@@ -180,10 +180,12 @@ fn the_code_of_a_pod_that_somebody_deletes_is_waited_for() {
     let going = |second| deleted(second, ready(0));
     let ended = || deleted(20, failed(0).code(143).at(27));
     let asked = |world: World| world.limits(|limits| limits.terminal_exit_codes = [143].into());
+    let behind = |world: World| world.pod(0, |pod| pod.created = Some(at(-100)));
     let policy = "{rules: [{name: r, action: Retry, onExitCodes: {operator: In, values: [143]}}]}";
     let retried = "Restart retryPolicy/p/r#0 0 of 20";
     check(vec![
         ("its Job has failed", asked(going(20)), 25, "Wait 60"),
+        ("… and the API server's clock is behind", behind(asked(going(20))), 25, "Wait 160"),
         ("… and it has ended", asked(ended()), 27, FAILS),
         ("a RetryPolicy asks for it", going(20).retry_policy("p", policy), 25, "Wait 60"),
         ("… and gets it", ended().retry_policy("p", policy), 27, retried),

@@ -364,6 +364,34 @@ fn no_policy_is_asked_about_a_pod_that_its_job_deleted_because_it_succeeded() {
 }
 
 #[test]
+fn no_policy_is_asked_about_a_pod_deleted_after_a_disruption() {
+    let rules = "podFailurePolicy: {rules: [\
+        {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}, \
+        {action: FailAppWrapper, onExitCodes: {operator: NotIn, values: [40, 41, 42]}}]}";
+    let going = |pod: Pod, second: i64| {
+        let (requested, due) = (Some(at(second)), Some(at(second + 30)));
+        Pod { terminating: true, deletion_requested: requested, due_to_go: due, ..pod }
+    };
+    let evicted = |pod: Pod| going(disrupted(pod, 20), 20);
+    let world =
+        |kind: &str, first: Pod, peer: Pod| running(&[kind]).with(first).with(peer).spec(rules);
+    let job = |peer: Pod| {
+        let first = evicted(failed(0).code(143).at(21));
+        world("Job/work:2", first, peer).fails(0, OVER, "", 21)
+    };
+    let killed = |requested| going(failed(0).code(143).at(30), requested);
+    let fails = "Fail podFailurePolicy#1";
+    check(vec![
+        ("deleted with it", job(killed(20)), 31, "RestartIgnoringLimit podFailurePolicy#0"),
+        ("deleted before", job(killed(19)), 31, fails),
+        ("failed by itself before", job(going(failed(0).code(1).at(18), 20)), 31, fails),
+    ]);
+    let peer = going(failed(0).code(143).at(21), 20);
+    let ending = world("JobSet/work:2", evicted(ready(0)), peer);
+    assert_ne!(ending.says_at(22), fails, "the evicted pod has not ended");
+}
+
+#[test]
 fn the_pods_that_a_failed_job_of_a_jobset_deletes_have_no_say() {
     let pod = failed(0).code(143).at(24);
     let peer = Pod { terminating: true, deletion_requested: Some(at(22)), ..pod };
