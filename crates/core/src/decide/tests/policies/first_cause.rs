@@ -50,6 +50,10 @@ fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
         let world = world.settled(6).pod(1, |pod| *pod = Pod { name: "work-2".into(), ..going() });
         world.fails(0, OVER, "", 21)
     };
+    let peer = || {
+        let pod = failed(1).code(143).at(24);
+        Pod { terminating: true, deletion_requested: Some(at(21)), due_to_go: Some(at(51)), ..pod }
+    };
     let by_code = "{rules: [{name: c, action: Retry, onExitCodes: {operator: In, values: [143]}}], \
                    defaultAction: Fail}";
     let retryable = |world: World| world.limits(|limits| limits.retryable_exit_codes = [42].into());
@@ -77,6 +81,16 @@ fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
         ("… and the pod has ended", retryable(job(ended())), 31, "Fail exitCodeAnnotation"),
         ("another failed", job(going()).with(failed(0)).spec(IGNORE), 21, COUNTED),
         ("… and was replaced", replaced().spec(IGNORE), 21, "Wait 60"),
+        (
+            "a peer that was deleted because of it has ended",
+            running(&["Job/work:2"])
+                .with(going())
+                .with(peer())
+                .fails(0, OVER, "", 21)
+                .retry_policy("p", by_eviction),
+            25,
+            "Wait 60",
+        ),
     ]);
 }
 
