@@ -174,7 +174,7 @@ fn is_missing(error: &KubeconfigError, contexts: &[String]) -> bool {
 
 /// Address of the API server, for messages.
 static SERVER: OnceLock<String> = OnceLock::new();
-/// What the commands that messages advise are told; none before a connection, and without a cluster.
+/// What the commands that messages advise are told; none before a connection.
 static DEFAULTS: OnceLock<Defaults> = OnceLock::new();
 
 /// Where a command looks that is given no flags, and the flags that led to this cluster.
@@ -194,10 +194,15 @@ impl Defaults {
     }
 
     fn place(&self, namespace: &str) -> String {
-        let is_default = namespace.is_empty() || namespace == self.namespace;
-        let namespace = if is_default { String::new() } else { format!(" -n {namespace}") };
+        let is_default = namespace == self.namespace;
+        let namespace = if is_default { String::new() } else { namespace_flag(namespace) };
         namespace + &self.flags
     }
+}
+
+/// The flag for a namespace after a space; nothing for none.
+fn namespace_flag(namespace: &str) -> String {
+    if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") }
 }
 
 /// Keeps what messages say of the cluster: a program connects to one.
@@ -207,9 +212,10 @@ fn remember(args: &ClusterArgs, config: &Config) {
 }
 
 /// The flags of an advised command about an object in a namespace, each after a space: the namespace unless it is the
-/// default one, and [`cluster_flags`].
+/// default one, and [`cluster_flags`]. Without a cluster, the default namespace is unknown.
 pub(super) fn place_flags(namespace: &str) -> String {
-    DEFAULTS.get().map(|defaults| defaults.place(namespace)).unwrap_or_default()
+    let defaults = DEFAULTS.get();
+    defaults.map_or_else(|| namespace_flag(namespace), |defaults| defaults.place(namespace))
 }
 
 /// The context and the kubeconfig that this command was given, as flags of an advised command, each after a space.
@@ -218,7 +224,7 @@ pub(super) fn cluster_flags() -> String {
 }
 
 /// A text as one word of a shell.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
@@ -426,7 +432,8 @@ mod tests {
             };
             assert_eq!(Defaults::of(&args, "team").place(namespace), want);
         }
-        assert_eq!(place_flags("other"), "", "without a cluster");
+        assert_eq!(place_flags("other"), " -n other", "without a cluster");
+        assert_eq!(cluster_flags(), "", "without a cluster");
     }
 
     #[test]

@@ -150,7 +150,8 @@ fn name_not_file(text: &str) -> Result<String, String> {
 /// A file cannot be read, or something in it is no object.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Error> {
     let sources = bundle::sources(paths).map_err(|error| Error::Usage(error.to_string()))?;
-    let documents: Result<Vec<Document>, _> = bundle::documents(&sources).into_iter().collect();
+    let documents = bundle::documents_of(paths, &sources);
+    let documents: Result<Vec<Document>, _> = documents.into_iter().collect();
     documents.map_err(|flaw| Error::Usage(flaw.to_string()))
 }
 

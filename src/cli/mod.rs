@@ -80,8 +80,8 @@ enum Command {
     /// Delete a failed AppWrapper and recreate it from its own spec
     ///
     /// A server-side dry run comes first, so that nothing is deleted that cannot be recreated. Until
-    /// the new AppWrapper exists, its manifest is kept in NAME.appwrapper.json in the current
-    /// directory.
+    /// the new AppWrapper exists, its manifest is kept in NAMESPACE.NAME.appwrapper.json in the
+    /// current directory.
     Retry(aw::Target),
     /// Suspend an AppWrapper: delete its resources, but keep the AppWrapper itself
     Suspend(aw::Target),
@@ -312,6 +312,7 @@ fn reordered(words: &[String]) -> Option<String> {
     let line = [rest, early].concat();
     let words = std::iter::once(program()).chain(line.iter().map(String::as_str));
     Cli::command().try_get_matches_from(words).ok()?;
+    let line: Vec<String> = line.iter().map(|word| cluster::quoted(word)).collect();
     Some(line.join(" "))
 }
 
@@ -449,6 +450,7 @@ mod tests {
             ("-n team nothing", None),
             ("-n team nodes", None),
             ("--context c nodes", Some("nodes --context c")),
+            ("--context c;d nodes", Some("nodes --context 'c;d'")),
             ("-n", None),
             ("list -n team", None),
             ("--version", None),

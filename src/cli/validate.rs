@@ -88,9 +88,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let config = super::configured(args.config.as_deref())?;
     let sources = bundle::sources(&files).map_err(|error| Error::Usage(error.to_string()))?;
-    let mut documents = bundle::documents(&sources);
-    documents.retain(|each| !each.as_ref().is_err_and(|flaw| flaw.is_beside_objects(&files)));
-    let answer = answer(documents, &config);
+    let answer = answer(bundle::documents_of(&files, &sources), &config);
     if answer.objects.is_empty() {
         let kinds = "AppWrapper or RetryPolicy";
         return Err(Error::Usage(bundle::none_of(kinds, &files, &answer.others, program())));
@@ -302,28 +300,6 @@ spec:
     }
 
     #[test]
-    fn only_a_file_that_is_named_has_to_have_objects() {
-        let flaw = |file: &str, text: &str| {
-            let source = bundle::Source { name: file.into(), bytes: text.as_bytes().to_vec() };
-            bundle::documents(&[source]).remove(0).unwrap_err()
-        };
-        for (files, file, text, is_left_out) in [
-            ("chart", "chart/values.yaml", "replicas: 1", true),
-            ("./", "./values.yaml", "replicas: 1", true),
-            ("chart", "chart/a.yaml", "metadata: {name: a}", false),
-            ("chart", "chart/a.yaml", "spec: [", false),
-            ("chart", "chart/a.yaml", "{kind: List, items: [{}]}", false),
-            ("chart/values.yaml", "chart/values.yaml", "replicas: 1", false),
-            ("chart chart/values.yaml", "chart/values.yaml", "replicas: 1", false),
-            ("-", "stdin", "replicas: 1", false),
-        ] {
-            let files: Vec<PathBuf> = files.split(' ').map(PathBuf::from).collect();
-            let said = flaw(file, text).is_beside_objects(&files);
-            assert_eq!(said, is_left_out, "{files:?} {file} {text}");
-        }
-    }
-
-    #[test]
     fn a_misspelt_kind_of_our_group_is_invalid() {
         for (kind, valid, want) in [
             (
@@ -352,22 +328,22 @@ spec:
     fn files_without_our_kinds_are_named_with_what_makes_an_appwrapper_of_them() {
         let said = |yaml: &str| {
             let others = given(yaml).others;
-            bundle::none_of("AppWrapper", &["a.yaml".into(), "b".into()], &others, "kubectl aw")
+            bundle::none_of("AppWrapper", &["a.yaml".into(), "b c".into()], &others, "kubectl aw")
         };
         let job = "kind: Job\napiVersion: batch/v1\nmetadata: {name: train}\n---\n";
-        assert_eq!(said(""), "a.yaml, b: no AppWrapper found");
+        assert_eq!(said(""), "a.yaml, b c: no AppWrapper found");
         let stdin = bundle::none_of("AppWrapper", &["-".into()], &[], "kubectl aw");
         assert_eq!(stdin, "stdin: no AppWrapper found");
         assert_eq!(
             said(job),
-            "a.yaml, b: no AppWrapper found, only Job/train; to make an AppWrapper of it: kubectl aw wrap -f a.yaml \
-             -f b"
+            "a.yaml, b c: no AppWrapper found, only Job/train; to make an AppWrapper of it: kubectl aw wrap -f a.yaml \
+             -f 'b c'"
         );
         let node = "kind: NodeSuspicion\napiVersion: workload.codeflare.dev/v1alpha1\nmetadata: {name: s}\n";
-        assert_eq!(said(node), "a.yaml, b: no AppWrapper found, only NodeSuspicion/s");
+        assert_eq!(said(node), "a.yaml, b c: no AppWrapper found, only NodeSuspicion/s");
         let queue =
             "kind: ResourceFlavor\napiVersion: kueue.x-k8s.io/v1beta1\nmetadata: {name: f}\n";
-        assert_eq!(said(queue), "a.yaml, b: no AppWrapper found, only ResourceFlavor/f");
+        assert_eq!(said(queue), "a.yaml, b c: no AppWrapper found, only ResourceFlavor/f");
         let many = said(&job.repeat(7));
         assert!(many.contains(", Job/train and 2 more; to make an AppWrapper of them: "), "{many}");
     }

@@ -80,7 +80,8 @@ impl Input {
     fn documents(&self) -> Result<Vec<Document>, Error> {
         let sources =
             bundle::sources(&self.files).map_err(|error| Error::Usage(error.to_string()))?;
-        let documents: Result<Vec<Document>, _> = bundle::documents(&sources).into_iter().collect();
+        let documents = bundle::documents_of(&self.files, &sources);
+        let documents: Result<Vec<Document>, _> = documents.into_iter().collect();
         let documents = documents.map_err(|flaw| Error::Negative(flaw.to_string()))?;
         if documents.is_empty() {
             let files: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
@@ -193,6 +194,21 @@ mod tests {
     pub(super) fn read(yaml: &str) -> Vec<Document> {
         let source = bundle::Source { name: "f.yaml".into(), bytes: yaml.as_bytes().to_vec() };
         bundle::documents(&[source]).into_iter().map(|document| document.unwrap()).collect()
+    }
+
+    #[test]
+    fn what_is_beside_objects_in_a_directory_is_left_out() {
+        let chart = std::env::temp_dir().join(format!("appwrapper-chart-{}", std::process::id()));
+        std::fs::create_dir_all(&chart).unwrap();
+        std::fs::write(chart.join("job.yaml"), "kind: Job\nmetadata: {name: train}\n").unwrap();
+        std::fs::write(chart.join("values.yaml"), "replicas: 1\n").unwrap();
+        let files = vec![chart.clone()];
+        let explained = super::super::explain::read(&files).unwrap();
+        let wrapped = Input { files, output: Format::Yaml }.documents().unwrap();
+        for documents in [explained, wrapped] {
+            assert_eq!(bundle::named(&documents), "Job/train");
+        }
+        std::fs::remove_dir_all(&chart).unwrap();
     }
 
     #[test]

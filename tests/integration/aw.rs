@@ -171,9 +171,10 @@ fn a_failure_is_told_and_what_has_failed_is_made_anew() {
         user.run(&["attempts", "bad"]).with(0, &["ATTEMPT", "Restart by retryLimit, 0 of 1"]);
         user.run(&["suspend", "bad"])
             .with(1, &["has failed, and Failed is final", "appwrapper retry bad"]);
-        let file = user.folder.join("bad.appwrapper.json");
+        let name = format!("{}.bad.appwrapper.json", case.namespace);
+        let file = user.folder.join(&name);
         std::fs::write(&file, "of before").expect("it is written");
-        user.run(&["retry", "bad"]).with(1, &["nothing was done", "./bad.appwrapper.json"]);
+        user.run(&["retry", "bad"]).with(1, &["nothing was done", &format!("./{name}")]);
         std::fs::remove_file(&file).expect("it goes");
         user.run(&["retry", "bad"]).with(0, &["was deleted and recreated from its own spec"]);
         let again = case.until("the new one", |log| {
@@ -376,10 +377,12 @@ fn what_could_not_be_created_after_all_is_kept_in_a_file() {
         case.phase("lost", "Failed").await;
         forbid(&case, "lost").await;
         let said = user.run(&["retry", "lost"]);
-        said.with(1, &["could not be recreated", "not this one", "kubectl create -f ./lost."]);
+        let file = format!("{}.lost.appwrapper.json", case.namespace);
+        let create = format!("kubectl create -f ./{file}");
+        said.with(1, &["could not be recreated", "not this one", &create]);
         case.gone("AppWrapper", "lost").await;
-        assert_eq!(user.files(), ["lost.appwrapper.json"]);
-        let kept = std::fs::read_to_string(user.folder.join("lost.appwrapper.json"));
+        assert_eq!(user.files(), [file.as_str()]);
+        let kept = std::fs::read_to_string(user.folder.join(&file));
         let kept: Value = serde_json::from_str(&kept.expect("it can be read")).expect("JSON");
         assert_eq!(kept["spec"]["components"], created.data["spec"]["components"]);
         assert_eq!(kept["metadata"]["uid"], Value::Null);

@@ -163,10 +163,9 @@ fn an_export_holds_what_is_needed_and_the_page_is_live() {
         std::fs::write(&file, &export.out).expect("it is written");
         let file = file.to_str().expect("a text");
         let explained = user.cluster_free(&["explain", "-f", file]);
-        explained.with(
-            0,
-            &["/bad: Failed (final; to recreate it from its own spec: appwrapper retry bad)"],
-        );
+        let retry = format!("appwrapper retry bad -n {})", case.namespace);
+        let next = format!("/bad: Failed (final; to recreate it from its own spec: {retry}");
+        explained.with(0, &[&next]);
         let said = ["bad.svg written", "bad.html written"];
         let pictures = ["--svg", "bad.svg", "--html", "bad.html"];
         user.cluster_free(&[&["timeline", "-f", file], &pictures[..]].concat())

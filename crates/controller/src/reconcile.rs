@@ -301,6 +301,8 @@ async fn run_rounds(
             Err(error) if error.is_overtaken() => {
                 // on the heap: it is rare, and its future is large
                 let newest = Box::pin(newest(context, memory, &rounds.stored)).await?;
+                // where nobody has changed it, something else answers so
+                let newest = newest.filter(|newest| newest.version != rounds.stored.version);
                 rounds.go_on_with(Arc::new(newest.ok_or(error)?));
             }
             Err(error) => return Err(error),

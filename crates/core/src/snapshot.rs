@@ -254,8 +254,9 @@ pub struct Report {
     /// Its own verdict.
     pub outcome: Outcome,
     /// It deletes its own pods, whatever they did, or may do so: a Job that has met its `successPolicy` and ends once they are
-    /// gone, a Volcano Job that restarts or ends, a `RayJob` that tries again with a new cluster; always a `JobSet`, a `TrainJob`,
-    /// a Deployment, a StatefulSet and a `LeaderWorkerSet`.
+    /// gone, a Volcano Job that restarts or ends, a `RayJob` that tries again with a new cluster; always a `JobSet` and a
+    /// `TrainJob`, which do not report in time that a Job of theirs fails or succeeds, and a Deployment, a StatefulSet and a
+    /// `LeaderWorkerSet`, which do so when they are scaled down or updated, or recreate a group.
     pub deletes_pods: bool,
     /// Its controller creates some pods only once others are ready, or only once its own queue admits it.
     pub in_order: bool,

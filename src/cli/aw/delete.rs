@@ -124,20 +124,10 @@ impl Waiting {
         looks.reset();
         loop {
             tokio::select! {
-                sight = observations.next() => match sight {
-                    Ok(Observation::Is(one)) => self.last = *one,
-                    Ok(Observation::Gone) => return Ok(()),
-                    // it may not be watched
-                    Err(_) => break,
+                sight = observations.next_or_read() => match sight? {
+                    Observation::Is(one) => self.last = *one,
+                    Observation::Gone => return Ok(()),
                 },
-                _ = looks.tick(), if std::io::stderr().is_terminal() => self.tell(place).await,
-            }
-        }
-        let name = self.last.wrapper.name.clone();
-        let mut gone = std::pin::pin!(observations.gone_by_reads(place, &name));
-        loop {
-            tokio::select! {
-                gone = &mut gone => return gone,
                 _ = looks.tick(), if std::io::stderr().is_terminal() => self.tell(place).await,
             }
         }
@@ -333,7 +323,9 @@ mod tests {
                 status(403, "Forbidden", "no")
             } else if reads < 2 {
                 reads += 1;
-                (200, json!({"metadata": {"name": "aw", "uid": "u"}}))
+                let finalizers = [format!("a/{reads}")];
+                let metadata = json!({"name": "aw", "uid": "u", "finalizers": finalizers});
+                (200, json!({"metadata": metadata, "spec": {"components": []}}))
             } else {
                 status(404, "NotFound", "appwrappers \"aw\" not found")
             };
@@ -345,6 +337,8 @@ mod tests {
         let begun = tokio::time::Instant::now();
         waiting.until_gone(&place).await.unwrap();
         assert_eq!(begun.elapsed().as_secs(), 4);
+        let finalizers = waiting.last.seen.meta.finalizers.as_deref().unwrap_or_default();
+        assert_eq!(finalizers, ["a/2"], "as it was read last");
     }
 
     #[test]

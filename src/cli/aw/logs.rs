@@ -200,7 +200,7 @@ fn text(logs: &[Log], several: bool) -> Page {
         for line in log.text.lines() {
             let prefix =
                 if several { format!("[{}/{}] ", log.pod, log.container) } else { String::new() };
-            // as a terminal shows it: a progress bar writes over itself
+            // of a progress bar, the last state
             let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
             page.line_with_tabs(&format!("{prefix}{}", truncate_chars(line, LINE_CHARS_MAX)));
         }

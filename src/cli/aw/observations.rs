@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::stream::{self, BoxStream, StreamExt};
 use kube::runtime::watcher::{self, Event};
 
 use super::super::Error;
@@ -16,6 +16,9 @@ use crate::observe::raw_object::RawObject;
 /// Time between two reads of an AppWrapper that may not be watched.
 const READ_EVERY: Duration = Duration::from_secs(2);
 
+/// Reads of an AppWrapper.
+type Reads = BoxStream<'static, Result<RawObject, kube::Error>>;
+
 /// What is seen of an AppWrapper.
 #[derive(Clone, Debug)]
 pub(super) enum Observation {
@@ -24,9 +27,13 @@ pub(super) enum Observation {
     Gone,
 }
 
-/// The AppWrapper of a name and a UID, as a watch shows it.
+/// The AppWrapper of a name and a UID, as a watch or reads show it.
 pub(super) struct Observations {
     events: Events<Event<RawObject>>,
+    /// One read after another, which begin where it may not be watched.
+    reads: Reads,
+    /// It may not be watched.
+    is_denied: bool,
     uid: String,
     /// The list with which the watch begins had an object.
     listed: bool,
@@ -43,8 +50,9 @@ impl Observations {
         let config =
             watcher::Config::default().fields(&format!("metadata.name={}", one.wrapper.name));
         let events = watch(place.api(&appwrappers()), config);
+        let reads = reads(place, &one.wrapper.name);
         let uid = one.wrapper.uid.clone();
-        Self { events, uid, listed: false, note: None, in_view: false }
+        Self { events, reads, is_denied: false, uid, listed: false, note: None, in_view: false }
     }
 
     /// The same for a view, which shows [`Self::note`]: nothing is printed.
@@ -114,36 +122,46 @@ impl Observations {
         self.note = said;
     }
 
-    /// Waits until it is gone: where it may not be watched, by reading it again and again.
+    /// Waits for what is seen next, as [`Self::next`]; where it may not be watched, it is read again and again.
     ///
     /// # Errors
     /// The user may neither watch AppWrappers nor read this one.
-    pub(super) async fn gone(mut self, place: &Place, name: &str) -> Result<(), Error> {
-        loop {
+    pub(super) async fn next_or_read(&mut self) -> Result<Observation, Error> {
+        if !self.is_denied {
             match self.next().await {
-                Ok(Observation::Is(_)) => {}
-                Ok(Observation::Gone) => return Ok(()),
-                Err(_) => return self.gone_by_reads(place, name).await,
+                Ok(sight) => return Ok(sight),
+                Err(_) => self.is_denied = true,
             }
         }
-    }
-
-    /// The same by reads alone. An error of the API server is told, and it is asked again.
-    ///
-    /// # Errors
-    /// The user may not read it.
-    pub(super) async fn gone_by_reads(mut self, place: &Place, name: &str) -> Result<(), Error> {
-        loop {
-            match get(&place.client, &appwrappers(), Some(&place.namespace), name).await {
-                Ok(seen) if seen.meta.uid.as_deref() == Some(self.uid.as_str()) => {}
-                Ok(_) => return Ok(()),
-                Err(error) if is_unserved(&error) || is_absent(&error) => return Ok(()),
+        while let Some(read) = self.reads.next().await {
+            match read {
+                Ok(seen) => {
+                    if let Some(sight) = self.sight(seen) {
+                        return Ok(sight);
+                    }
+                }
+                Err(error) if is_unserved(&error) || is_absent(&error) => {
+                    return Ok(Observation::Gone);
+                }
                 Err(error) if matches!(live::code(&error), Some(401 | 403)) => {
                     return Err(unanswered(&error));
                 }
                 Err(error) => self.remark(Some(unanswered(&error).to_string())),
             }
-            tokio::time::sleep(READ_EVERY).await;
+        }
+        Err(Error::Cluster("the reads ended unexpectedly".to_owned()))
+    }
+
+    /// Waits until it is gone.
+    ///
+    /// # Errors
+    /// The user may neither watch AppWrappers nor read this one.
+    pub(super) async fn gone(mut self) -> Result<(), Error> {
+        loop {
+            match self.next_or_read().await? {
+                Observation::Is(_) => {}
+                Observation::Gone => return Ok(()),
+            }
         }
     }
 
@@ -154,6 +172,21 @@ impl Observations {
         }
         One::of(seen).ok().map(|one| Observation::Is(one.into()))
     }
+}
+
+/// Reads an AppWrapper again and again, with a pause after each read. Nothing is lost where the wait for a read is given up.
+fn reads(place: &Place, name: &str) -> Reads {
+    let (client, namespace, name) =
+        (place.client.clone(), place.namespace.clone(), name.to_owned());
+    let read = move |pause: Duration| {
+        let (client, namespace, name) = (client.clone(), namespace.clone(), name.clone());
+        async move {
+            tokio::time::sleep(pause).await;
+            let read = get(&client, &appwrappers(), Some(&namespace), &name).await;
+            Some((read, READ_EVERY))
+        }
+    };
+    stream::unfold(Duration::ZERO, read).boxed()
 }
 
 /// # Errors
@@ -177,7 +210,6 @@ const fn request_error(error: &watcher::Error) -> Option<&kube::Error> {
 
 #[cfg(test)]
 mod tests {
-    use futures::stream;
     use kube::core::Status;
     use serde_json::json;
 
@@ -195,7 +227,15 @@ mod tests {
 
     fn observations(events: Vec<watcher::Result<Event<RawObject>>>, in_view: bool) -> Observations {
         let events = stream::iter(events).boxed();
-        Observations { events, uid: "u".to_owned(), listed: false, note: None, in_view }
+        Observations {
+            events,
+            reads: stream::empty().boxed(),
+            is_denied: false,
+            uid: "u".to_owned(),
+            listed: false,
+            note: None,
+            in_view,
+        }
     }
 
     #[tokio::test]
@@ -266,7 +306,8 @@ mod tests {
             ];
             let begun = tokio::time::Instant::now();
             let told = format!("{answers:?}");
-            let found = observations(events, false).gone(&place(answers), "aw").await;
+            let reads = reads(&place(answers), "aw");
+            let found = Observations { reads, ..observations(events, false) }.gone().await;
             assert_eq!((found.is_ok(), begun.elapsed().as_secs()), (is_gone, seconds), "{told}");
         }
     }

@@ -5,7 +5,7 @@
 
 mod recreate;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -246,7 +246,7 @@ enum Replaced {
 /// Deletes the one that was seen, waits until it is gone, and creates the new one.
 async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced, Error> {
     let name = &one.wrapper.name;
-    let kept = Kept::new(name, manifest)?;
+    let kept = Kept::new(file_name(&place.namespace, name), manifest)?;
     let seen = Preconditions {
         uid: Some(one.wrapper.uid.clone()),
         resource_version: Some(one.wrapper.version.clone()),
@@ -270,7 +270,7 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
     }
     let file = kept.place();
     term::progress(&format!("{name}: waiting until it is gone; its manifest is in {file}"));
-    Observations::of(place, one).gone(place, name).await.map_err(|error| kept.explain(&error))?;
+    Observations::of(place, one).gone().await.map_err(|error| kept.explain(&error))?;
     match place.create(manifest, false).await {
         Ok(Written::Yes) => {
             kept.forget();
@@ -287,6 +287,22 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
     }
 }
 
+/// The file for the manifest of an AppWrapper: AppWrappers of several namespaces may have the same name.
+fn file_name(namespace: &str, name: &str) -> String {
+    format!("{namespace}.{name}.appwrapper.json")
+}
+
+/// Creates a file that only its owner may read. If it cannot be written as a whole, it does not stay.
+fn write_new(file: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    // a template may hold what is not for everybody
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut open = options.open(file)?;
+    write(&mut open).inspect_err(|_| drop(std::fs::remove_file(file)))
+}
+
 /// The manifest in a file of the current directory, until the new AppWrapper exists: whatever happens to
 /// this program, the manifest is not lost.
 struct Kept(String);
@@ -294,19 +310,16 @@ struct Kept(String);
 impl Kept {
     /// # Errors
     /// No file can be written; then nothing may be deleted.
-    fn new(name: &str, manifest: &Value) -> Result<Self, Error> {
-        let file = format!("{name}.appwrapper.json");
+    fn new(file: String, manifest: &Value) -> Result<Self, Error> {
         let text = json(manifest)?;
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        // a template may hold what is not for everybody
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let written = options.open(&file).and_then(|mut open| {
+        let written = write_new(&file, |open| {
             open.write_all(text.as_bytes())?;
             open.sync_all()
         });
-        written.map(|()| Self(file.clone())).map_err(|error| unsaved(&file, &error))
+        match written {
+            Ok(()) => Ok(Self(file)),
+            Err(error) => Err(unsaved(&file, &error)),
+        }
     }
 
     fn place(&self) -> String {
@@ -341,8 +354,8 @@ impl Kept {
 fn unsaved(file: &str, error: &io::Error) -> Error {
     if error.kind() == ErrorKind::AlreadyExists {
         return Error::Negative(format!(
-            "nothing was done: ./{file} is left from an earlier retry; remove it if its AppWrapper \
-             exists again"
+            "nothing was done: ./{file} holds the manifest of an earlier retry; remove it if that \
+             AppWrapper exists again"
         ));
     }
     Error::System(format!(
@@ -451,12 +464,12 @@ mod tests {
 
     #[test]
     fn a_manifest_that_cannot_be_saved_is_told_by_its_cause() {
-        let said = |kind: ErrorKind| unsaved("train.appwrapper.json", &kind.into());
+        let said = |kind: ErrorKind| unsaved(&file_name("ns", "train"), &kind.into());
         match said(ErrorKind::AlreadyExists) {
             Error::Negative(why) => assert_eq!(
                 why,
-                "nothing was done: ./train.appwrapper.json is left from an earlier retry; \
-                 remove it if its AppWrapper exists again"
+                "nothing was done: ./ns.train.appwrapper.json holds the manifest of an earlier \
+                 retry; remove it if that AppWrapper exists again"
             ),
             other => panic!("{other:?}"),
         }
@@ -466,6 +479,28 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_manifest_is_saved_as_a_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("appwrapper-kept-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = |name: &str| folder.join(name).display().to_string();
+        let manifest = json!({"kind": "AppWrapper"});
+        let full = write_new(&path("full"), |open| {
+            open.write_all(b"{")?;
+            Err(ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.map_err(|error| error.kind()), Err(ErrorKind::StorageFull));
+        let kept = Kept::new(path("full"), &manifest).unwrap();
+        let text = std::fs::read_to_string(&kept.0).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), manifest);
+        let again = Kept::new(path("full"), &json!({})).err();
+        assert!(matches!(again, Some(Error::Negative(_))), "{again:?}");
+        assert_eq!(std::fs::read_to_string(&kept.0).unwrap(), text, "it is not overwritten");
+        let missing = Kept::new(path("missing/full"), &manifest).err();
+        assert!(matches!(missing, Some(Error::System(_))), "{missing:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

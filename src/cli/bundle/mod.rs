@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use super::cluster::quoted;
 use crate::kinds::Kind;
 
 pub use source::{Source, sources};
@@ -23,8 +24,8 @@ const OBJECTS_MAX: usize = 50_000;
 /// The most values (objects, lists, texts, numbers) of all files together: they take about 100 bytes each.
 const VALUES_MAX: usize = 3_000_000;
 
-/// What is said of a document that is no Kubernetes object at all: it has neither API version, kind nor metadata.
-const NO_OBJECT: &str = "apiVersion and kind: must be given";
+/// What is said of a document that is no Kubernetes object at all: it has neither kind, metadata nor spec.
+const NO_OBJECT: &str = "must be a Kubernetes object: it has no kind, no metadata and no spec";
 
 /// Where an object was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +94,7 @@ impl Document {
 impl Flaw {
     /// Whether it is a document of a directory which is no Kubernetes object at all, such as the values of a chart: only
     /// a file that is named itself has to have objects.
-    #[must_use]
-    pub fn is_beside_objects(&self, files: &[PathBuf]) -> bool {
+    fn is_beside_objects(&self, files: &[PathBuf]) -> bool {
         let file = Path::new(&self.origin.file);
         let is_below = |path: &PathBuf| file != path && file.starts_with(path);
         let is_named = files.iter().any(|path| file == path);
@@ -132,7 +132,8 @@ pub fn none_of(kinds: &str, files: &[PathBuf], documents: &[Document], program: 
         return found;
     }
     let it = if documents.len() == 1 { "it" } else { "them" };
-    let given: Vec<String> = files.iter().map(|file| format!(" -f {}", file.display())).collect();
+    let quoted = |file: &PathBuf| quoted(&file.display().to_string());
+    let given: Vec<String> = files.iter().map(|file| format!(" -f {}", quoted(file))).collect();
     format!("{found}; to make an AppWrapper of {it}: {program} wrap{}", given.concat())
 }
 
@@ -200,6 +201,14 @@ pub fn documents(sources: &[Source]) -> Vec<Result<Document, Flaw>> {
     all
 }
 
+/// The same of the sources of files and directories, without what is beside objects in a directory.
+#[must_use]
+pub fn documents_of(files: &[PathBuf], sources: &[Source]) -> Vec<Result<Document, Flaw>> {
+    let mut all = documents(sources);
+    all.retain(|each| !each.as_ref().is_err_and(|flaw| flaw.is_beside_objects(files)));
+    all
+}
+
 fn too_many_objects() -> String {
     format!("too many objects: at most {OBJECTS_MAX} are read across all files")
 }
@@ -239,7 +248,8 @@ fn take_apart(origin: Origin, value: Value, all: &mut Vec<Result<Document, Flaw>
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
     if kind.is_empty() {
-        let given = ["apiVersion", "kind", "metadata"];
+        // a Chart.yaml has an API version
+        let given = ["kind", "metadata", "spec"];
         let is_object = given.iter().any(|field| object.contains_key(*field));
         all.push(flaw(origin, if is_object { "kind: must be given" } else { NO_OBJECT }));
         return;

@@ -106,13 +106,9 @@ fn without_separators(text: &str) -> Cow<'_, str> {
     Cow::Owned(blanked)
 }
 
-/// Whether a line is `---`, with or without a comment behind it: `--- # Source: chart/templates/job.yaml`.
+/// Whether a line is `---` and nothing else.
 fn is_separator(line: &str) -> bool {
-    let Some(rest) = line.strip_prefix("---") else { return false };
-    let (all, comment) = (rest.len(), rest.trim());
-    let is_comment = rest.trim_start().len() < all && comment.starts_with('#');
-    // a carriage return alone ends a line of YAML, too
-    comment.is_empty() || is_comment && !comment.contains('\r')
+    line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty())
 }
 
 /// JSON values one after the other. At most one more than [`OBJECTS_MAX`] is read: [`Cost`] does not count a text that

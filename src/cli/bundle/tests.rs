@@ -89,8 +89,9 @@ fn a_flaw_names_its_place() {
         ("just a text", "must be a Kubernetes object"),
         ("kind: A\n---\n- 1\n", "f, document 2 (line 3): must be a Kubernetes object"),
         ("metadata: {}", "f: kind: must be given"),
-        ("apiVersion: v1", "f: kind: must be given"),
-        ("replicas: 1", "f: apiVersion and kind: must be given"),
+        ("apiVersion: v1\nspec: {}", "f: kind: must be given"),
+        ("apiVersion: v2\nname: chart", "f: must be a Kubernetes object: it has no kind, "),
+        ("replicas: 1", "f: must be a Kubernetes object: it has no kind, "),
         ("kind: List\nitems: 3", "items: must be a list"),
         ("kind: A\nspec: [\n", "invalid YAML"),
         ("kind: A\n  bad: indent\n", "line 2"),
@@ -117,6 +118,27 @@ fn a_flaw_names_its_place() {
 }
 
 #[test]
+fn only_a_file_that_is_named_has_to_have_objects() {
+    for (files, file, text, is_left_out) in [
+        ("chart", "chart/values.yaml", "replicas: 1", true),
+        ("chart", "chart/Chart.yaml", "apiVersion: v2\nname: chart", true),
+        ("./", "./values.yaml", "replicas: 1", true),
+        ("chart", "chart/a.yaml", "metadata: {name: a}", false),
+        ("chart", "chart/a.yaml", "apiVersion: v1\nspec: {}", false),
+        ("chart", "chart/a.yaml", "spec: [", false),
+        ("chart", "chart/a.yaml", "{kind: List, items: [{}]}", false),
+        ("chart/values.yaml", "chart/values.yaml", "replicas: 1", false),
+        ("chart chart/values.yaml", "chart/values.yaml", "replicas: 1", false),
+        ("-", "stdin", "replicas: 1", false),
+    ] {
+        let files: Vec<PathBuf> = files.split(' ').map(PathBuf::from).collect();
+        let source = Source { name: file.into(), bytes: text.into() };
+        let found = documents_of(&files, &[source]);
+        assert_eq!(found.is_empty(), is_left_out, "{files:?} {file} {text}: {found:?}");
+    }
+}
+
+#[test]
 fn yaml_in_its_flow_style_is_read_up_to_a_size() {
     let flow = |bytes: usize| format!("{{kind: A, metadata: {{name: {}}}}}", "n".repeat(bytes));
     assert!(read(&flow(60 << 10)).iter().all(Result::is_ok));
@@ -134,7 +156,7 @@ fn large_json_documents_are_separated_as_those_of_yaml() {
         ("\n---\n", true),
         ("\r\n---\r\n", true),
         ("\n---  \n", true),
-        ("\n--- # Source: \"chart/pod.yaml [{\n", true),
+        ("\n--- # Source: \"chart/pod.yaml [{\n", false),
         ("\n---\n---\n", true),
         ("\n--- # a\r\"b\"\n", false),
         ("\n---#\n", false),

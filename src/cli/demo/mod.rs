@@ -191,7 +191,7 @@ fn read(files: &[PathBuf]) -> Result<Vec<Document>, Error> {
     } else {
         bundle::sources(files).map_err(|error| Error::Usage(error.to_string()))?
     };
-    let documents = bundle::documents(&sources).into_iter();
+    let documents = bundle::documents_of(files, &sources).into_iter();
     documents.map(|document| document.map_err(|flaw| Error::Usage(flaw.to_string()))).collect()
 }
 

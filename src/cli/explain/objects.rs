@@ -14,7 +14,7 @@ use crate::kinds;
 type Id = (String, String, String, String);
 
 /// Kinds that have no namespace, and may be in a bundle.
-const CLUSTER_SCOPED: [&str; 4] = ["Node", "ClusterQueue", "RetryPolicy", "Namespace"];
+const WITHOUT_NAMESPACE: [&str; 4] = ["Node", "ClusterQueue", "RetryPolicy", "Namespace"];
 
 /// Fills in what is missing in the AppWrapper and in the objects around it.
 pub(super) fn complete(wrapper: &mut Document, others: &mut [Document], now: Timestamp) {
@@ -24,7 +24,7 @@ pub(super) fn complete(wrapper: &mut Document, others: &mut [Document], now: Tim
     };
     set_absent(wrapper, "namespace", &namespace);
     for other in &mut *others {
-        if !CLUSTER_SCOPED.contains(&other.kind()) {
+        if !WITHOUT_NAMESPACE.contains(&other.kind()) {
             set_absent(other, "namespace", &namespace);
         }
     }
@@ -159,7 +159,7 @@ pub(super) fn id(object: &Document) -> Id {
 
 fn owner_id(owner: &Value, namespace: &str) -> Id {
     let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or_default();
-    let namespace = if CLUSTER_SCOPED.contains(&text("kind")) { "" } else { namespace };
+    let namespace = if WITHOUT_NAMESPACE.contains(&text("kind")) { "" } else { namespace };
     let group = group(text("apiVersion")).to_owned();
     (group, text("kind").to_owned(), namespace.to_owned(), text("name").to_owned())
 }

@@ -28,15 +28,22 @@ const WITHOUT_PODS: [&str; 5] =
     ["", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io"];
 
 /// Groups and kinds of objects that are in no namespace.
-const CLUSTER_SCOPED: [(&str, &str); 8] = [
+const CLUSTER_SCOPED: [(&str, &str); 15] = [
     ("", "Namespace"),
+    ("", "Node"),
     ("", "PersistentVolume"),
+    ("node.k8s.io", "RuntimeClass"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
     ("scheduling.k8s.io", "PriorityClass"),
     ("storage.k8s.io", "StorageClass"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    (keys::KUEUE_GROUP, "AdmissionCheck"),
     (keys::KUEUE_GROUP, "ClusterQueue"),
+    (keys::KUEUE_GROUP, "ResourceFlavor"),
+    (keys::KUEUE_GROUP, "Topology"),
+    (keys::KUEUE_GROUP, "WorkloadPriorityClass"),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
 ];
 
 /// Kinds without pods that the controller may create by default.
@@ -496,6 +503,8 @@ data: {a: b}
             ("v1", "Namespace", true),
             ("storage.k8s.io/v1", "StorageClass", true),
             ("kueue.x-k8s.io/v1beta1", "ClusterQueue", true),
+            ("kueue.x-k8s.io/v1beta1", "ResourceFlavor", true),
+            ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", true),
             ("example.com/v1", "Namespace", false),
         ] {
             let other = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}");

@@ -227,6 +227,8 @@ mod tests {
             let error = live::Error::api("get", kube::Error::Api(Box::new(status(message))));
             assert_eq!(read_failure(&error).why, transient(message));
         }
+        let of_webhook = "admission webhook \"w\" denied the request: forbidden: User a may not";
+        assert!(!client::is_denied_by_authorizer(&status(of_webhook)));
     }
 
     /// Code and message of an answer, and whether it is final.

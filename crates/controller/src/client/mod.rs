@@ -141,7 +141,9 @@ pub fn lacks_webhook(error: &kube::Error) -> bool {
 /// `forbiddenMessage` of apiserver.
 #[must_use]
 pub fn is_denied_by_authorizer(status: &Status) -> bool {
-    status.code == 403 && status.message.contains("forbidden: User ")
+    let said = &status.message;
+    let is_of_path = said.starts_with("forbidden: User ");
+    status.code == 403 && (is_of_path || said.contains(" is forbidden: User "))
 }
 
 /// What the API server said, without the debugging text that the client adds: at most [`SAID_BYTES_MAX`] of it, since it may

@@ -77,7 +77,8 @@ impl Record {
         Self { object, since }
     }
 
-    fn version(&self) -> &str {
+    /// The version of the Lease; empty if it has none.
+    pub(super) fn version(&self) -> &str {
         version(&self.object)
     }
 

@@ -55,8 +55,18 @@ pub struct Election {
     record: Option<Record>,
     /// The Lease may name this replica, also where no answer has said so.
     tried: bool,
-    /// When a read or a write of the Lease last failed.
-    failed_at: Option<Timestamp>,
+    /// A read or a write of the Lease that failed, unless it is known to tell nothing about the leader.
+    failure: Option<Failure>,
+}
+
+/// The last call about the Lease that failed.
+#[derive(Clone, Debug)]
+struct Failure {
+    at: Timestamp,
+    /// Who led before the first one; empty where that was this replica, or is not known.
+    leader: String,
+    /// The version of the Lease that was read first since the last one, with that leader.
+    version: Option<String>,
 }
 
 impl Election {
@@ -65,8 +75,8 @@ impl Election {
     pub fn new(client: Client, clock: Arc<dyn Clock>, candidate: Candidate) -> Self {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
         let leases = Leases { client, path: Lease::url_path(&(), Some(&candidate.namespace)) };
-        let (record, tried, failed_at) = (None, false, None);
-        Self { candidate, leases, clock, leadership, record, tried, failed_at }
+        let (record, tried, failure) = (None, false, None);
+        Self { candidate, leases, clock, leadership, record, tried, failure }
     }
 
     /// Whether this replica leads, for a [`LeaderWrites`].
@@ -76,7 +86,7 @@ impl Election {
     }
 
     /// Waits until this replica leads. Errors are logged and retried. Returns when the last one was: an outage of the API
-    /// server ends the process that led when it began.
+    /// server ends the process that led when it began. One that the leader survived is left out.
     pub async fn won(&mut self) -> Option<Timestamp> {
         loop {
             let pause = match self.turn(self.candidate.times.renew_deadline).await {
@@ -89,7 +99,7 @@ impl Election {
             tokio::time::sleep(pause).await;
         }
         tracing::info!(identity = self.candidate.identity, "Acquired leadership.");
-        self.failed_at
+        self.failure.as_ref().map(|failure| failure.at)
     }
 
     /// Renews until leadership is lost.
@@ -177,9 +187,28 @@ impl Election {
 
     /// A call has failed. A write of ours may have been applied: its version must be read.
     fn doubt(&mut self) {
-        self.failed_at = Some(self.clock.around_now().1);
+        let at = self.clock.around_now().1;
+        let before = self.failure.take().map(|before| before.leader);
+        let leader = before.unwrap_or_else(|| {
+            let holder = self.record.as_ref().map(Record::holder);
+            holder.filter(|it| *it != self.candidate.identity).unwrap_or_default().to_owned()
+        });
+        self.failure = Some(Failure { at, leader, version: None });
         if self.record.as_ref().is_some_and(|record| record.holder() == self.candidate.identity) {
             self.record = None;
+        }
+    }
+
+    /// Forgets a failed call once the replica that led before it has renewed the Lease after it.
+    fn forget_failure(&mut self, read: &Record) {
+        let Some(failure) = &mut self.failure else { return };
+        if failure.leader.is_empty() || failure.leader != read.holder() {
+            return;
+        }
+        let is_renewed = failure.version.as_ref().is_some_and(|first| first != read.version());
+        failure.version.get_or_insert_with(|| read.version().to_owned());
+        if is_renewed {
+            self.failure = None;
         }
     }
 
@@ -196,7 +225,11 @@ impl Election {
             {
                 return Ok(Turn::Waits(pause));
             }
-            found.map(|found| Record::seen(found, self.record.as_ref(), ended))
+            let read = found.map(|found| Record::seen(found, self.record.as_ref(), ended));
+            if let Some(read) = &read {
+                self.forget_failure(read);
+            }
+            read
         };
         self.record.clone_from(&record);
         let Candidate { identity, times, .. } = &self.candidate;
@@ -361,6 +394,45 @@ mod tests {
             let candidate = Candidate { namespace, name, identity, times: Times::default() };
             let mut election = Election::new(Client::new(service, "default"), clock, candidate);
             assert_eq!(election.won().await, (failures > 0).then_some(now), "{failures}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_call_that_the_leader_survived_is_forgotten() {
+        let a = |version: &'static str| Some(("a", version));
+        let b = |version: &'static str| Some(("b", version));
+        for (reads, is_known) in [
+            (vec![a("1"), None, a("2"), a("3")], false),
+            (vec![a("1"), None, a("2"), a("2")], true),
+            (vec![a("1"), None, a("2")], true),
+            (vec![a("1"), None, b("2"), b("3")], true), // it may have ended another leader
+            (vec![a("1"), None, b("2"), None, b("3"), b("4")], true),
+            (vec![a("1"), None, a("2"), None, a("3")], true),
+            (vec![a("1"), None, a("2"), a("3"), None], true),
+            (vec![None, a("2"), a("3")], true),
+        ] {
+            let left = Arc::new(Mutex::new(reads.clone().into_iter()));
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let is_read = request.method() == http::Method::GET;
+                let next = if is_read { left.lock().unwrap().next() } else { None };
+                let (code, body) = match next.unwrap_or(Some(("", "9"))) {
+                    Some((holder, version)) => {
+                        let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15});
+                        let metadata = json!({"name": "lock", "resourceVersion": version});
+                        (200, json!({"metadata": metadata, "spec": spec}))
+                    }
+                    None => (500, json!({"status": "Failure", "code": 500, "message": "no"})),
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                std::future::ready(Response::builder().status(code).body(body))
+            });
+            let now = Timestamp::UNIX_EPOCH;
+            let clock = Arc::new(ManualClock::at(now));
+            let (namespace, name) = ("system".to_owned(), "lock".to_owned());
+            let identity = "me".to_owned();
+            let candidate = Candidate { namespace, name, identity, times: Times::default() };
+            let mut election = Election::new(Client::new(service, "default"), clock, candidate);
+            assert_eq!(election.won().await, is_known.then_some(now), "{reads:?}");
         }
     }
 

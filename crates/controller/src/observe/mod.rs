@@ -290,6 +290,9 @@ async fn read_again(
     memory: &ReconcileState,
     components: &mut [Component],
 ) -> Result<(), Error> {
+    if !wrapper.status.phase.runs_components() {
+        return Ok(()); // nobody asks how they ended
+    }
     for (index, component) in components.iter_mut().enumerate() {
         let kind = kind_of(component);
         let is_active = match &component.presence {

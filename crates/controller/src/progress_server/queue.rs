@@ -1,9 +1,10 @@
 //! The reports that wait to be written: one for each pod, joined from all that it sent meanwhile.
 //!
-//! A pod is written at most once in [`INTERVAL`], unless its place was taken meanwhile, and all pods together at most once
-//! in [`PACE`]. Namespaces take turns, and each has at most [`AT_WORK_OF_A_NAMESPACE`] writes at work, so that a namespace
-//! whose admission is slow delays no other. What waits is looked through at most once in [`PACE`], however many reports
-//! come, apart from the search for a place when there is none left.
+//! A pod is written at most once in [`INTERVAL`], unless its place was taken meanwhile or the reports are
+//! [flushed](Queue::flush), and all pods together at most once in [`PACE`]. Namespaces take turns, and each has at most
+//! [`AT_WORK_OF_A_NAMESPACE`] writes at work, so that a namespace whose admission is slow delays no other. What waits is
+//! looked through at most once in [`PACE`], however many reports come, apart from the search for a place when there is none
+//! left.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};

@@ -149,7 +149,8 @@ pub(super) fn wrote(
 
 /// Why the actions of a decision are not carried out, if they are not: creations and deletions carry no precondition on the
 /// AppWrapper, and the watch of a process that has just started may show the past. So the API server says whether it is still
-/// what was decided about. Its metadata may differ: its author could change them without pause.
+/// what was decided about. Its metadata may differ, except for the annotations that tune it where something is created: its
+/// author could change them without pause.
 ///
 /// Our own write is no proof where a later attempt shows: another leader has begun it since. Nor is it for a Workload that
 /// was read later: another leader may have activated it.
@@ -168,9 +169,13 @@ pub(super) async fn overtaken(
     if !doubts && memory.is_confirmed(&stored.version) {
         return Ok(None);
     }
+    let creates = decision.actions.iter().any(|action| matches!(action, Action::Create(_)));
+    let is_tuned_alike = |newest: &Wrapper| newest.annotations == stored.annotations;
     // on the heap: it is rare, and its future is large
     Ok(match Box::pin(newest(context, memory, stored)).await? {
-        Some(newest) if newest.is_decided_as(stored) => None,
+        Some(newest) if newest.is_decided_as(stored) && (!creates || is_tuned_alike(&newest)) => {
+            None
+        }
         Some(newest) => Some(Carried::Newer(Arc::new(newest))),
         None => Some(Carried::Later(WATCH_OVERDUE)), // the watch will show what is newer
     })

@@ -7,10 +7,9 @@
 //! nothing that their containers did, and whether it is seen is a matter of time, so no policy is asked about them. A Job
 //! counts a disrupted pod as failed before it has ended, and deletes the others then.
 //!
-//! A `JobSet` and a `TrainJob` do not report in time that a Job of theirs fails or succeeds; a Deployment, a StatefulSet and
-//! a `LeaderWorkerSet` delete pods when they are scaled down or updated, or recreate a group. None of their deleted pods is
-//! asked about. Of other kinds, a pod that was deleted without an earlier failure is judged like any other, as KEP-3329
-//! does it. A pod that was disrupted always is.
+//! Some components delete pods whatever these did ([`Report::deletes_pods`](crate::snapshot::Report::deletes_pods)): none
+//! of their deleted pods is asked about. Of other kinds, a pod that was deleted without an earlier failure is judged like any
+//! other, as KEP-3329 does it. A pod that was disrupted always is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::policy::category;
 use super::{Facts, attempts, failure, health};
-use crate::snapshot::{Outcome, Pod, Presence};
+use crate::snapshot::{Outcome, Pod, Presence, Snapshot};
 
 /// Exit codes of a container that SIGTERM or SIGKILL ended.
 const KILLED: [i32; 2] = [143, 137];
@@ -26,7 +25,7 @@ const KILLED: [i32; 2] = [143, 137];
 /// What explains that pods of a component were deleted: that it had failed or succeeded, tries again, or is deleted itself.
 #[derive(Debug, Default)]
 pub struct FirstFailures {
-    /// When one of its pods failed first by itself or was to be disrupted, a Job of it failed, or its object.
+    /// When one of its pods failed first by itself or, of a Job, was to be disrupted, a Job of it failed, or its object.
     first: BTreeMap<usize, Timestamp>,
     /// When its deletion was requested; `None` where that is not known, as of one that is gone.
     deleted: BTreeMap<usize, Option<Timestamp>>,
@@ -50,10 +49,8 @@ impl FirstFailures {
                 all.note(index, at);
             }
         }
-        // its owner counts it as failed from then on, while it still ends
         for pod in attempts::pods(snapshot).filter(|pod| !health::is_replaced(snapshot, pod)) {
-            let since = pod.true_condition("DisruptionTarget").and_then(|target| target.since);
-            if let (Some(index), Some(at)) = (pod.component, since) {
+            if let (Some(index), Some(at)) = (pod.component, disrupted_from(snapshot, pod)) {
                 all.note(index, at);
             }
         }
@@ -107,6 +104,15 @@ impl FirstFailures {
             || self.clears_up.contains(&index))
             && ended_by_deletion(pod)
     }
+}
+
+/// From when the Job of a pod counts it as failed because it is to be disrupted, while it may still end; none once all pods
+/// ran again. Other kinds count it when it has ended.
+pub fn disrupted_from(snapshot: &Snapshot, pod: &Pod) -> Option<Timestamp> {
+    let component = snapshot.components.get(pod.component?)?;
+    let is_job = component.kind == "Job" && component.api_version == "batch/v1";
+    let at = pod.true_condition("DisruptionTarget").filter(|_| is_job)?.since?;
+    (!health::was_ready_after(snapshot, pod, at)).then_some(at)
 }
 
 /// Whether a pod failed, or is lost, and neither a deletion nor a kubelet that does not respond is why.

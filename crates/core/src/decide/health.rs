@@ -215,13 +215,16 @@ pub fn overdue_from(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
 }
 
 /// When a Terminating pod is due to go. The clock of the API server, which dates its deletion, may be behind that of the
-/// controller: by the difference at least, where it dates the pod before the attempt that created it.
+/// controller: by the difference at least, where it dates the pod before the attempt that created it. The metric
+/// `appwrapper_stuck_pods` leaves the difference out.
 pub fn due_to_go(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
     let due = pod.due_to_go?;
-    // a component that is created again adds an entry to its attempt
-    let mut entries = facts.snapshot.status.attempts.iter();
-    let began = entries.find(|entry| Some(entry.attempt) == pod.attempt);
-    let times = began.and_then(|entry| entry.started_at.as_ref()).zip(pod.created);
+    // a component that is created again adds an entry to its attempt, and takes the place of the oldest where there are many
+    let entries = &facts.snapshot.status.attempts;
+    let is_kept = |index: &usize| *index > 0 || entries.len() < attempts::ATTEMPTS_MAX;
+    let first = entries.iter().position(|entry| Some(entry.attempt) == pod.attempt);
+    let began = first.filter(is_kept).and_then(|index| entries[index].started_at.as_ref());
+    let times = began.zip(pod.created);
     let behind = times.map(|(began, created)| began.0.as_second() - created.as_second());
     let behind = behind.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
     Some(Period::from_secs(behind).min(CLOCK_BEHIND_MAX).after(due))
@@ -342,7 +345,7 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
 }
 
 /// When a pod of a pod set failed first, by itself, since all pods of its component last ran: the failed pod may be
-/// gone before others end that were deleted because of it.
+/// gone before others end that were deleted because of it. Of a Job, a pod that was disrupted failed when it was to be.
 fn failed_at(
     facts: Facts<'_>,
     old: Option<&PodSetSince>,
@@ -358,8 +361,11 @@ fn failed_at(
         .failed
         .iter()
         .filter(|pod| consequence::fails_by_itself(pod) && !is_replaced(facts.snapshot, pod));
-    let seen = own.filter_map(|pod| failure::ended_at(pod)).filter(|at| *at <= facts.now);
-    before.into_iter().chain(seen).min().map(Time)
+    let seen = own.filter_map(|pod| {
+        let disrupted = consequence::disrupted_from(facts.snapshot, pod);
+        failure::ended_at(pod).into_iter().chain(disrupted).min()
+    });
+    before.into_iter().chain(seen.filter(|at| *at <= facts.now)).min().map(Time)
 }
 
 /// The component of a pod set by its name.
@@ -368,7 +374,8 @@ pub fn component_of(pod_set: &str) -> Option<usize> {
 }
 
 /// Up to when the failed pods of a pod set are replaced: as long as it is ready, all that are seen. One that failed in
-/// our future, since the clock of its node runs ahead, is left out until then: nothing is known of failures to come.
+/// our future, since the clock of its node runs ahead, is left out until then: nothing is known of failures to come. A Job
+/// may replace a pod that is to be disrupted before it has ended.
 fn replaced_until(
     facts: Facts<'_>,
     old: Option<PodSetSince>,
@@ -379,7 +386,9 @@ fn replaced_until(
         return before;
     }
     let ended = health.failed.iter().filter_map(|pod| failure::ended_at(pod));
-    before.max(ended.filter(|at| *at <= facts.now).max().map(Time))
+    let going = health.terminating.iter();
+    let disrupted = going.filter_map(|pod| consequence::disrupted_from(facts.snapshot, pod));
+    before.max(ended.chain(disrupted).filter(|at| *at <= facts.now).max().map(Time))
 }
 
 /// The failed pods of a set that were not replaced: it was not ready since they failed.
@@ -409,6 +418,12 @@ pub fn is_replaced(snapshot: &Snapshot, pod: &Pod) -> bool {
         (Some(_), None) => false,
         (None, _) => pod.lost.is_some() && entry.is_some_and(|entry| entry.ready),
     }
+}
+
+/// Whether the pod set of a pod was ready again after a moment, without the pods that had failed or were disrupted by then.
+pub fn was_ready_after(snapshot: &Snapshot, pod: &Pod, at: Timestamp) -> bool {
+    let until = entry_of(snapshot, pod).and_then(|entry| entry.replaced_until.as_ref());
+    until.is_some_and(|until| at <= until.0)
 }
 
 /// From when on a pod counts as lost: since its node is. It is the moment at which it was first seen where

@@ -126,8 +126,8 @@ fn have_all_pods_ended(snapshot: &Snapshot) -> bool {
 
 /// Deletes the pods that go on after every component has succeeded, such as the workers of an `MPIJob`: its operator leaves
 /// them, unless `cleanPodPolicy` says otherwise. A pod that was created more than 2 minutes later stays, and so do those of a
-/// cluster that its RayJob keeps: what makes them would make others. One that was created before that may be older than it
-/// says, and has the same time from its creation: what makes it again is not followed at its pace.
+/// cluster that its RayJob keeps: what makes them would make others. The others have 1 minute from the success, or from the
+/// creation of the last of them if that is later: what makes them again is not followed at its pace.
 /// Source: `docs/user/policies.md#when`.
 fn end_last_pods(draft: &mut Draft<'_>) -> bool {
     let facts = draft.facts;

@@ -159,7 +159,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     failure     pod p, container main, exit code 42, reason Error, node node-1; in attempt 1, 66s ago
                 bad input
     decision    Fail by podFailurePolicy/podFailurePolicyRule0
-    next        Failed (final; to recreate it from its own spec: appwrapper retry train)
+    next        Failed (final; to recreate it from its own spec: appwrapper retry train -n ns)
     ");
 }
 
@@ -373,7 +373,7 @@ fn a_workload_that_is_not_active_keeps_it_from_being_admitted() {
         (
             false,
             "deactivated: not admitted until its Workload is active again",
-            Some("to resume it: appwrapper resume train"),
+            Some("to resume it: appwrapper resume train -n ns"),
         ),
     ] {
         let workload = json!({

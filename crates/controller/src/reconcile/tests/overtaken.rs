@@ -23,7 +23,11 @@ fn raced(
     let count = writes.clone();
     let context = storing(object, move |object, patch| {
         if count.fetch_add(1, Ordering::SeqCst) < losses {
+            let before = object.clone();
             change(object);
+            if *object == before {
+                return failure(409, "a webhook denied the request");
+            }
             renew(object);
         }
         if patch["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
@@ -47,8 +51,10 @@ fn annotate(object: &mut Value) {
 #[tokio::test]
 async fn a_write_is_decided_anew_where_its_author_was_first() {
     let later = Next::After(Duration::from_secs(5));
-    let races: [(Change, usize, usize, &str, Option<Next>); 5] = [
+    let races: [(Change, usize, usize, &str, Option<Next>); 6] = [
         (annotate, 0, 1, "Suspending", None),
+        // nobody has written: something else answers so
+        (|_| {}, 1, 1, "Running", Some(later)),
         (annotate, 4, 5, "Suspending", None),
         // the rounds run out
         (annotate, 99, 6, "Running", Some(Next::After(Duration::from_millis(500)))),

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Event, Fact, Told};
 use crate::api::{Phase, RuleRef};
-use crate::decide::{Decision, Facts, VerdictAction, decide};
+use crate::decide::{Decision, Facts, VerdictAction, consequence, decide};
 use crate::plan::FreshRead;
 use crate::snapshot::workload::WorkloadRead;
 use crate::snapshot::{ContainerState, End, Outcome, Pod, PodPhase, Presence, Snapshot};
@@ -42,7 +42,11 @@ pub fn before(snapshot: &Snapshot, events: &[Fact]) -> Snapshot {
     if let Some(since) = &mut before.status.since {
         since.failed_pods = None;
         since.ignored_pods.clear();
-        let first = events.iter().map(|fact| fact.at).min();
+        let disrupted = events.iter().filter_map(|fact| match &fact.event {
+            Event::Pod(index) => consequence::disrupted_from(snapshot, &snapshot.pods[*index]),
+            Event::Component(_) | Event::Node(_) => None,
+        });
+        let first = events.iter().map(|fact| fact.at).chain(disrupted).min();
         for entry in &mut since.pod_sets {
             entry.failed_at = entry.failed_at.take().filter(|at| Some(at.0) < first);
         }

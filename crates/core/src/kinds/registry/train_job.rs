@@ -46,6 +46,8 @@ const JOBS: &str = "/trainingRuntimeSpec/template/spec/replicatedJobs";
 const JOBS_MAX: usize = 10;
 /// Environment variable of the container that creates a data cache: the image of its pods.
 const CACHE_IMAGE: &str = "CACHE_IMAGE";
+/// Environment variable of the same container: where its data is. Trainer sets it to `storageUri`.
+const STORAGE_URI: &str = "STORAGE_URI";
 /// What is recorded of a pod's `spec` only for those who count or check it.
 const COUNTED: [&str; 5] = ["resources", "resourceClaims", "overhead", "nodeName", "restartPolicy"];
 /// What a patch may have of a pod's `spec`, and a runtime may have set already.
@@ -93,6 +95,11 @@ impl Rules for TrainJob {
         if jobs.len() > JOBS_MAX {
             let expected = format!("a runtime of at most {JOBS_MAX} replicated Jobs");
             return Err(Error::new("template.spec.runtimeRef", &jobs.len().to_string(), expected));
+        }
+        let dataset = &template["spec"]["initializer"]["dataset"];
+        if asks_for_cache(dataset) {
+            let expected = "a dataset without a data cache, whose pods no pod set counts";
+            return Err(Error::found("template.spec.initializer.dataset", dataset, expected));
         }
         if jobs.iter().any(|job| starts_cache(job.value())) {
             let name = &template["spec"]["runtimeRef"]["name"];
@@ -227,6 +234,19 @@ fn starts_cache(job: &Value) -> bool {
     let containers = containers.into_iter().flatten();
     let mut env = containers.filter_map(|one| one["env"].as_array()).flatten();
     env.any(|variable| variable["name"] == CACHE_IMAGE)
+}
+
+/// Whether the dataset of a TrainJob asks for a data cache. Trainer adds its environment to that of the container.
+fn asks_for_cache(dataset: &Value) -> bool {
+    let is_cache = |uri: &Value| {
+        let uri = uri.as_str().unwrap_or_default().trim_start().to_ascii_lowercase();
+        uri.starts_with("cache:")
+    };
+    let creates = |one: &Value| {
+        one["name"] == CACHE_IMAGE || one["name"] == STORAGE_URI && is_cache(&one["value"])
+    };
+    let mut env = dataset["env"].as_array().into_iter().flatten();
+    is_cache(&dataset["storageUri"]) || env.any(creates)
 }
 
 /// The value that all of them are.
@@ -657,6 +677,29 @@ mod tests {
             if let Err(error) = found {
                 let said = (error.field.as_str(), error.value.as_str());
                 assert_eq!(said, ("template.spec.runtimeRef.name", "r"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_dataset_with_a_data_cache_is_an_error() {
+        let env = |name: &str, value: &str| json!({"env": [{"name": name, "value": value}]});
+        for (dataset, want) in [
+            (json!(null), true),
+            (json!({"storageUri": "hf://s/t"}), true),
+            (json!({"storageUri": "cache://s/t"}), false),
+            (json!({"storageUri": " Cache://s/t"}), false),
+            (env("IMAGE", "cache://s/t"), true),
+            (env("CACHE_IMAGE", "i"), false),
+            (env("STORAGE_URI", "hf://s/t"), true),
+            (env("STORAGE_URI", "cache://s/t"), false),
+        ] {
+            let mut template = train_job(&json!({}));
+            template["spec"]["initializer"] = json!({"dataset": dataset});
+            let found = record(&template, &runtime(&json!({"numNodes": 2, "torch": {}})));
+            assert_eq!(found.is_ok(), want, "{dataset}");
+            if let Err(error) = found {
+                assert_eq!(error.field, "template.spec.initializer.dataset");
             }
         }
     }

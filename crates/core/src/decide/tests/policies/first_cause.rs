@@ -50,10 +50,6 @@ fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
         let world = world.settled(6).pod(1, |pod| *pod = Pod { name: "work-2".into(), ..going() });
         world.fails(0, OVER, "", 21)
     };
-    let peer = || {
-        let pod = failed(1).code(143).at(24);
-        Pod { terminating: true, deletion_requested: Some(at(21)), due_to_go: Some(at(51)), ..pod }
-    };
     let by_code = "{rules: [{name: c, action: Retry, onExitCodes: {operator: In, values: [143]}}], \
                    defaultAction: Fail}";
     let retryable = |world: World| world.limits(|limits| limits.retryable_exit_codes = [42].into());
@@ -81,16 +77,6 @@ fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
         ("… and the pod has ended", retryable(job(ended())), 31, "Fail exitCodeAnnotation"),
         ("another failed", job(going()).with(failed(0)).spec(IGNORE), 21, COUNTED),
         ("… and was replaced", replaced().spec(IGNORE), 21, "Wait 60"),
-        (
-            "a peer that was deleted because of it has ended",
-            running(&["Job/work:2"])
-                .with(going())
-                .with(peer())
-                .fails(0, OVER, "", 21)
-                .retry_policy("p", by_eviction),
-            25,
-            "Wait 60",
-        ),
     ]);
 }
 
@@ -401,8 +387,38 @@ fn no_policy_is_asked_about_a_pod_deleted_after_a_disruption() {
         ("failed by itself before", job(going(failed(0).code(1).at(18), 20)), 31, fails),
     ]);
     let peer = going(failed(0).code(143).at(21), 20);
-    let ending = world("JobSet/work:2", evicted(ready(0)), peer);
+    let ending = world("Job/work:2", evicted(ready(0)), peer);
     assert_ne!(ending.says_at(22), fails, "the evicted pod has not ended");
+    let both = running(&["Job/work:2"]).ready(0, 2).spec(rules).settled(2);
+    let both = both.pod_is(0, evicted(failed(0).code(143).at(21))).pod_is(1, going(ready(0), 20));
+    let mut gone = both.settled(22).pod_is(1, killed(20)).fails(0, OVER, "", 21);
+    gone.snapshot.pods.remove(0);
+    assert_ne!(gone.says_at(31), fails, "the evicted pod is gone");
+}
+
+/// Two pods, of which the first is evicted at second 20 and still ends when the other one is deleted.
+#[test]
+fn a_disruption_explains_no_deletion_of_another_kind_or_much_later() {
+    let going = |pod: Pod, second: i64| {
+        let (requested, due) = (Some(at(second)), Some(at(3620)));
+        Pod { terminating: true, deletion_requested: requested, due_to_go: due, ..pod }
+    };
+    let world = |kind: &str| {
+        let world = running(&[kind]).limits(|limits| limits.terminal_exit_codes = [42].into());
+        let world = world.ready(0, 2).settled(2);
+        world.pod_is(0, going(disrupted(ready(0), 20), 20)).settled(21)
+    };
+    let deleted = |world: World| {
+        let world = world.pod_is(1, going(ready(0), 600)).settled(600);
+        world.pod_is(1, going(failed(0).code(42).at(605), 600))
+    };
+    let replaced = world("Job/work:2").ready(0, 1).settled(25);
+    let fails = "Fail exitCodeAnnotation";
+    check(vec![
+        ("a job that counts it at its end", deleted(world("PyTorchJob/work:2")), 606, fails),
+        ("a Job that has replaced it", deleted(replaced), 606, fails),
+    ]);
+    assert_ne!(deleted(world("Job/work:2")).says_at(606), fails, "a Job may have failed for it");
 }
 
 #[test]
