@@ -318,6 +318,7 @@ struct Rounds {
     /// The AppWrapper that is decided about: its status may be one that the API server refused.
     wrapper: Arc<Wrapper>,
     asked: Asked,
+    /// A status was written that the watch has yet to show.
     has_written: bool,
 }
 
@@ -368,11 +369,14 @@ impl Rounds {
         decision: &Decision,
     ) -> Result<Option<Next>, Error> {
         let wrapper = self.wrapper.clone();
-        let carried = match overtaken(context, memory, &self.stored, snapshot, decision).await? {
-            Some(instead) => instead,
-            None => carry_out(context, memory, &wrapper, snapshot, decision).await?,
+        let instead = overtaken(context, memory, &self.stored, snapshot, decision).await?;
+        let carried = if let Some(instead) = instead {
+            instead
+        } else {
+            let carried = carry_out(context, memory, &wrapper, snapshot, decision).await?;
+            memory.deleted_objects = DeletedObjects::default();
+            carried
         };
-        memory.deleted_objects = DeletedObjects::default();
         match carried {
             Carried::Newer(newer) => self.go_on_with(newer),
             Carried::GoOn => self.asked = Asked::default(),
