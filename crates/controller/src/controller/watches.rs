@@ -1,6 +1,5 @@
 //! The permanent watches: AppWrappers, their pods, nodes, and what is known of suspect ones.
 
-use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use kube::Resource;
 use kube::api::Api;
-use kube::core::{ApiResource, ObjectMeta};
+use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_kind};
 use serde::Deserialize;
@@ -27,7 +26,7 @@ use crate::observe::cached_appwrapper::{Before, CachedAppWrapper};
 use crate::observe::feed;
 use crate::observe::live::pod_resource;
 use crate::observe::nodes::{self, Marks};
-use crate::observe::raw_object::RawObject;
+use crate::observe::raw_object::{RawObject, resource_of_any_kind};
 use crate::observe::store::Shown;
 use crate::reconcile::Context;
 use crate::telemetry;
@@ -92,42 +91,7 @@ where
 #[serde(transparent)]
 struct MetadataOnly(RawObject);
 
-impl Resource for MetadataOnly {
-    type DynamicType = ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::kind(resource)
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::group(resource)
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::version(resource)
-    }
-
-    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::api_version(resource)
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::plural(resource)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.0.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0.meta
-    }
-}
+resource_of_any_kind!(MetadataOnly, 0.meta, metadata_only: true);
 
 /// The same of the metadata alone: whoever may change an object chooses how large the rest of it is.
 pub(super) fn metadata_stream(

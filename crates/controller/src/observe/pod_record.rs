@@ -1,20 +1,17 @@
 //! What is kept of a pod, read from its JSON text in one pass: a gang has thousands of them, and each changes several
 //! times.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::Resource;
-use kube::core::ApiResource;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::raw_object::RawObject;
+use super::raw_object::{RawObject, resource_of_any_kind};
 use super::records::{Controller, Identity, LeanCondition, deletion_requested, named_finalizers};
 use crate::api::keys;
 use crate::price::POD_RESOURCES_MAX;
@@ -334,38 +331,7 @@ impl<'de> Deserialize<'de> for WatchedPod {
     }
 }
 
-impl Resource for WatchedPod {
-    type DynamicType = ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::kind(resource)
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::group(resource)
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::version(resource)
-    }
-
-    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::api_version(resource)
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        RawObject::plural(resource)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
-}
+resource_of_any_kind!(WatchedPod, meta, metadata_only: false);
 
 impl LeanPodStatus {
     /// By how much the clock of the pod's node is behind that of the API server, as far as its start tells: a kubelet

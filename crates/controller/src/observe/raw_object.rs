@@ -11,8 +11,6 @@ use std::ops::Range;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
 };
-use kube::Resource;
-use kube::core::ApiResource;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -154,38 +152,51 @@ impl From<LeanMeta<'_>> for ObjectMeta {
     }
 }
 
-impl Resource for RawObject {
-    type DynamicType = ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
+/// Implements `kube::Resource` for what is read of objects whose kind is known at run time only: where its `ObjectMeta` is, and
+/// whether the API server is asked for the metadata alone.
+macro_rules! resource_of_any_kind {
+    ($type:ty, $($meta:tt).+, metadata_only: $metadata_only:literal) => {
+        impl ::kube::Resource for $type {
+            type DynamicType = ::kube::core::ApiResource;
+            type Scope = ::kube::core::DynamicResourceScope;
 
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
+            fn metadata_api() -> bool {
+                $metadata_only
+            }
 
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
+            fn kind(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.kind.as_str().into()
+            }
 
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
+            fn group(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.group.as_str().into()
+            }
 
-    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.api_version.as_str().into()
-    }
+            fn version(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.version.as_str().into()
+            }
 
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
+            fn api_version(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.api_version.as_str().into()
+            }
 
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
+            fn plural(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.plural.as_str().into()
+            }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
+            fn meta(&self) -> &::kube::core::ObjectMeta {
+                &self.$($meta).+
+            }
+
+            fn meta_mut(&mut self) -> &mut ::kube::core::ObjectMeta {
+                &mut self.$($meta).+
+            }
+        }
+    };
 }
+pub(crate) use resource_of_any_kind;
+
+resource_of_any_kind!(RawObject, meta, metadata_only: false);
 
 #[cfg(test)]
 mod tests {

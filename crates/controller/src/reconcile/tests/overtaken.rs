@@ -49,7 +49,7 @@ fn annotate(object: &mut Value) {
 }
 
 #[tokio::test]
-async fn a_write_is_decided_anew_where_its_author_was_first() {
+async fn a_write_is_decided_again_where_another_client_was_first() {
     let later = Next::After(Duration::from_secs(5));
     let races: [(Change, usize, usize, &str, Option<Next>); 6] = [
         (annotate, 0, 1, "Suspending", None),
@@ -75,7 +75,7 @@ async fn a_write_is_decided_anew_where_its_author_was_first() {
 }
 
 #[tokio::test]
-async fn a_finalizer_is_removed_where_its_author_was_first() {
+async fn a_finalizer_is_removed_where_another_client_was_first() {
     let object = Play::of(&json!({"phase": "Terminating"}), false, true).object;
     let object = Arc::new(Mutex::new(object));
     let (context, _) = raced(&object, 2, |object| {
