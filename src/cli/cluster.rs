@@ -202,7 +202,7 @@ impl Defaults {
 
 /// The flag for a namespace after a space; nothing for none.
 fn namespace_flag(namespace: &str) -> String {
-    if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") }
+    if namespace.is_empty() { String::new() } else { format!(" -n {}", quoted(namespace)) }
 }
 
 /// Keeps what messages say of the cluster: a program connects to one.
@@ -213,9 +213,14 @@ fn remember(args: &ClusterArgs, config: &Config) {
 
 /// The flags of an advised command about an object in a namespace, each after a space: the namespace unless it is the
 /// default one, and [`cluster_flags`]. Without a cluster, the default namespace is unknown.
-pub(super) fn place_flags(namespace: &str) -> String {
+fn place_flags(namespace: &str) -> String {
     let defaults = DEFAULTS.get();
     defaults.map_or_else(|| namespace_flag(namespace), |defaults| defaults.place(namespace))
+}
+
+/// An object as an advised command names it: its name, and [`place_flags`]. In a file, either may be any text.
+pub(super) fn target_words(name: &str, namespace: &str) -> String {
+    quoted(name) + &place_flags(namespace)
 }
 
 /// The context and the kubeconfig that this command was given, as flags of an advised command, each after a space.
@@ -421,6 +426,7 @@ mod tests {
         for (context, kubeconfig, namespace, want) in [
             (None, None, "team", ""),
             (None, None, "other", " -n other"),
+            (None, None, "a;b", " -n 'a;b'"),
             (Some("prod"), None, "team", " --context prod"),
             (Some("arn:aws:eks:a/b"), None, "", " --context arn:aws:eks:a/b"),
             (None, Some("/kc"), "other", " -n other --kubeconfig /kc"),
@@ -433,6 +439,7 @@ mod tests {
             assert_eq!(Defaults::of(&args, "team").place(namespace), want);
         }
         assert_eq!(place_flags("other"), " -n other", "without a cluster");
+        assert_eq!(target_words("$(a)", "b c"), "'$(a)' -n 'b c'", "of a file");
         assert_eq!(cluster_flags(), "", "without a cluster");
     }
 

@@ -16,6 +16,10 @@ use crate::telemetry;
 /// Namespace, name and key of the ConfigMap from which the manifests start the controller.
 const PLACE: (&str, &str, &str) = ("appwrapper-system", "appwrapper-config", "appwrapper.yaml");
 
+/// What is assumed where files are read, and no configuration is named.
+pub(super) const ASSUMED: &str =
+    "assuming the default configuration: the files do not contain that of the controller";
+
 /// A configuration, and what is not certain about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ControllerConfig {
@@ -27,9 +31,7 @@ pub(super) struct ControllerConfig {
 /// What is assumed about an AppWrapper that was read from files, where no configuration is named. One without a phase
 /// is a manifest: no controller has seen it.
 pub(super) fn assumed(wrapper: &Wrapper) -> Option<String> {
-    let note =
-        "assuming the default configuration: the files do not contain that of the controller";
-    (!wrapper.status.phase.is_empty()).then(|| note.to_owned())
+    (!wrapper.status.phase.is_empty()).then(|| ASSUMED.to_owned())
 }
 
 impl ControllerConfig {

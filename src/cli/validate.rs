@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::bundle::{self, Document, Flaw};
+use super::configuration::ASSUMED;
 use super::term::{self, Colour, Page};
 use super::{DONE, Error, Output, program, tell};
 use crate::api::GROUP;
@@ -41,8 +42,8 @@ pub(super) struct Args {
 struct FileReport {
     valid: bool,
     objects: Vec<Checked>,
-    /// The checks that need a cluster.
-    skipped: &'static [&'static str],
+    /// The checks that need a cluster, or the configuration of the controller.
+    skipped: Vec<&'static str>,
     /// Objects of other kinds, which nobody checked.
     #[serde(rename = "notChecked", serialize_with = "named")]
     others: Vec<Document>,
@@ -86,9 +87,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     if let (true, Some(config)) = (files.is_empty(), &args.config) {
         return alone(config, args.output);
     }
-    let config = super::configured(args.config.as_deref())?;
+    let named = args.config.as_deref();
+    let config = named.map(|file| super::configured(Some(file))).transpose()?;
     let sources = bundle::sources(&files).map_err(|error| Error::Usage(error.to_string()))?;
-    let answer = answer(bundle::documents_of(&files, &sources), &config);
+    let answer = answer(bundle::documents_of(&files, &sources), config.as_ref());
     if answer.objects.is_empty() {
         let kinds = "AppWrapper or RetryPolicy";
         return Err(Error::Usage(bundle::none_of(kinds, &files, &answer.others, program())));
@@ -112,11 +114,16 @@ fn alone(config: &Path, output: Output) -> Result<ExitCode, Error> {
 #[must_use]
 pub fn validated_file(bytes: &[u8], config: &Config) -> (String, String) {
     let source = bundle::Source { name: "file".to_owned(), bytes: bytes.to_vec() };
-    let answer = answer(bundle::documents(&[source]), config);
+    let answer = answer(bundle::documents(&[source]), Some(config));
     (text(&answer, false).to_string(), term::json(&answer).unwrap_or_default())
 }
 
-fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> FileReport {
+/// What is said of documents, by the default configuration where none is given.
+fn answer(documents: Vec<Result<Document, Flaw>>, config: Option<&Config>) -> FileReport {
+    let skipped = validate::SKIPPED.iter().copied();
+    let skipped = skipped.chain(config.is_none().then_some(ASSUMED)).collect();
+    let default = Config::default();
+    let config = config.unwrap_or(&default);
     let (mut objects, mut others) = (vec![], vec![]);
     for document in documents {
         match document {
@@ -136,7 +143,7 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> FileReport
         }
     }
     let valid = objects.iter().all(|object| object.valid);
-    FileReport { valid, objects, skipped: validate::SKIPPED, others }
+    FileReport { valid, objects, skipped, others }
 }
 
 /// What is wrong with a kind that our API group does not have.
@@ -234,7 +241,7 @@ fn text(answer: &FileReport, colours: bool) -> Page {
     let colour = if answer.valid { Colour::Green } else { Colour::Red };
     let summary = (format!("{valid} valid, {invalid} invalid"), Some(colour));
     page.spans(&[summary, ("; not checked without a cluster:".to_owned(), None)], colours);
-    for skipped in answer.skipped {
+    for skipped in &answer.skipped {
         page.line(&format!("  {}", skipped.replace("kubectl aw", program())));
     }
     page
@@ -245,8 +252,12 @@ mod tests {
     use super::*;
 
     fn given(text: &str) -> FileReport {
+        given_with(text, Some(&Config::default()))
+    }
+
+    fn given_with(text: &str, config: Option<&Config>) -> FileReport {
         let source = bundle::Source { name: "f.yaml".into(), bytes: text.as_bytes().to_vec() };
-        answer(bundle::documents(&[source]), &Config::default())
+        answer(bundle::documents(&[source]), config)
     }
 
     const GOOD: &str = "
@@ -297,6 +308,18 @@ spec:
         assert!(answer["skipped"].as_array().is_some_and(|skipped| !skipped.is_empty()));
         let not_checked = json!([{"file": "f.yaml", "kind": "Node", "name": "node-1"}]);
         assert_eq!(answer["notChecked"], not_checked);
+    }
+
+    #[test]
+    fn the_default_configuration_is_said_to_be_assumed_where_none_is_named() {
+        for (config, want) in [(None, true), (Some(&Config::default()), false)] {
+            let answer = given_with(GOOD, config);
+            let said = text(&answer, false).to_string();
+            assert_eq!(said.contains("\n  assuming the default configuration: "), want, "{said}");
+            let json = serde_json::to_value(&answer).unwrap();
+            let skipped = json["skipped"].as_array().unwrap();
+            assert_eq!(skipped.contains(&ASSUMED.into()), want, "{skipped:?}");
+        }
     }
 
     #[test]

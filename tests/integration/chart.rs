@@ -3,18 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use appwrapper::client::CALL_WITHIN;
 use appwrapper::config::Config;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// What differs between the manifests and the chart's templates. Each text must be found somewhere.
-const REPLACED: [(&str, &str); 14] = [
+const REPLACED: [(&str, &str); 20] = [
     ("namespace: appwrapper-system", "namespace: {{ .Release.Namespace }}"),
     (".appwrapper-system.svc", ".{{ .Release.Namespace }}.svc"),
     ("namespaces: [appwrapper-system]", "namespaces: [\"{{ .Release.Namespace }}\"]"),
     ("image: appwrapper:0.2.0", "image: {{ .Values.image }}"),
-    ("replicas: 2", "replicas: {{ .Values.replicas }}"),
+    REPLICAS,
     ("pods: \"8\"", "pods: {{ mul 4 .Values.replicas | quote }}"),
     (
         "        resources:\n          requests: {cpu: 100m, memory: 64Mi}\n          \
@@ -25,7 +27,7 @@ const REPLACED: [(&str, &str); 14] = [
         "    admission:\n      requireRequester: true\n",
         "    {{- toYaml .Values.configuration | nindent 4 }}\n",
     ),
-    // of the Deployment and of network policies
+    // of the Deployment and of network policies; ports of the API server are written the other way round
     (
         "ort: 9443}",
         "ort: {{ ((.Values.configuration).webhook).address | default \":9443\" \
@@ -51,6 +53,34 @@ const REPLACED: [(&str, &str); 14] = [
         "resourceNames: [{{ ((.Values.configuration).leaderElection).name \
          | default \"appwrapper-controller\" | quote }}]",
     ),
+    POD,
+    (
+        "--log-json]\n",
+        "--log-json]\n        {{- with .Values.env }}\n        env:\n          \
+         {{- toYaml . | nindent 10 }}\n        {{- end }}\n",
+    ),
+    (
+        "mountPath: /etc/appwrapper, readOnly: true}\n",
+        "mountPath: /etc/appwrapper, readOnly: true}\n        \
+         {{- with .Values.volumeMounts }}\n        \
+         {{- toYaml . | nindent 8 }}\n        {{- end }}\n",
+    ),
+    (
+        "        configMap:\n          name: appwrapper-config\n",
+        "        configMap:\n          name: appwrapper-config\n      \
+         {{- with .Values.volumes }}\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n",
+    ),
+    // of the ServiceMonitor and of the PrometheusRule
+    (
+        "appwrapper\nspec:\n  # the alerts say",
+        "appwrapper\n    {{- with .Values.prometheusLabels }}\n    \
+         {{- toYaml . | nindent 4 }}\n    {{- end }}\nspec:\n  # the alerts say",
+    ),
+    (
+        "appwrapper\nspec:\n  groups:\n",
+        "appwrapper\n    {{- with .Values.prometheusLabels }}\n    \
+         {{- toYaml . | nindent 4 }}\n    {{- end }}\nspec:\n  groups:\n",
+    ),
     // a change of what is read only at startup restarts the pods, but for the Lease
     (
         "  template:\n    metadata:\n      labels:\n",
@@ -60,6 +90,43 @@ const REPLACED: [(&str, &str); 14] = [
          | toJson | sha256sum | quote }}\n      labels:\n",
     ),
 ];
+
+/// Without a Lease, each replica is active: there is one, and it ends before the next one starts. The API server refuses the
+/// defaults of another strategy beside `Recreate`.
+const REPLICAS: (&str, &str) = (
+    "  replicas: 2\n",
+    r#"  replicas: {{ .Values.replicas }}
+  {{- if eq (((.Values.configuration).leaderElection).enabled | toString) "false" }}
+  {{- if gt (int .Values.replicas) 1 }}
+  {{- fail "configuration.leaderElection.enabled is false: set replicas to 1" }}
+  {{- end }}
+  strategy: {type: Recreate, rollingUpdate: null}
+  {{- end }}
+"#,
+);
+
+/// Where pods run, and with which credentials their image is pulled.
+const POD: (&str, &str) = (
+    "      priorityClassName: system-cluster-critical\n",
+    "      priorityClassName: system-cluster-critical
+      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+",
+);
 
 /// The role whose rules are made from the registry of kinds.
 const ROLE: &str = "config/rbac/wrapped-kinds.yaml";
@@ -72,6 +139,9 @@ const WEBHOOK: &str = "webhook";
 
 /// Where the webhook is not turned off: `enabled` is true if it is left out.
 const HAS_WEBHOOK: &str = "ne (((.Values.configuration).webhook).enabled | toString) \"false\"";
+
+/// The longest time that the start of the program takes before it calls the API server.
+const START: Duration = Duration::from_secs(10);
 
 /// Helm makes the namespace.
 const LEFT_OUT: &str = "manager/namespace.yaml";
@@ -250,6 +320,20 @@ fn network_policies_open_ports_of_the_deployment_by_number() {
     }
 }
 
+/// The API server of minikube listens on the port on which the controller has its metrics.
+#[test]
+fn pods_reach_api_servers_of_common_clusters() {
+    let ports = [443, 6443, 8443, 16443].map(Value::from);
+    for path in ["config/manager/network-policy.yaml", "config/shadow/network-policy.yaml"] {
+        let rules = each(&manifest(path)["spec"]["egress"], "ports");
+        assert_eq!(each(&rules[1], "port"), ports, "{path}");
+    }
+    let text = &chart()["templates/manager-network-policy.yaml"];
+    for port in ports {
+        assert!(text.contains(&format!("- {{port: {port}, protocol: TCP}}\n")), "{port}: {text}");
+    }
+}
+
 #[test]
 fn a_port_of_the_chart_is_that_of_its_configuration() {
     let made = chart();
@@ -264,6 +348,44 @@ fn a_port_of_the_chart_is_that_of_its_configuration() {
             assert_eq!(text.matches(&address).count(), 1, "{path}: {server}");
         }
     }
+}
+
+/// A value with a wrong name or type would change nothing, or grant rights: a map that says `enabled: false` is true.
+#[test]
+fn every_value_of_the_chart_has_a_type_and_is_used() {
+    let value = |name: &str| -> Value {
+        let text = read(&root().join("charts/appwrapper").join(name));
+        serde_saphyr::from_str(&text).expect("YAML or JSON")
+    };
+    let (values, schema) = (value("values.yaml"), value("values.schema.json"));
+    assert_eq!(schema["additionalProperties"], false);
+    let types = schema["properties"].as_object().expect("an object");
+    let templates = chart().into_values().collect::<String>();
+    for (name, default) in values.as_object().expect("an object") {
+        let want = match default {
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            Value::Null => "null",
+        };
+        assert_eq!(types[name]["type"], want, "{name}");
+        let used = |end: char| templates.contains(&format!(".Values.{name}{end}"));
+        assert!(used(' ') || used(')'), "no template has {name}");
+    }
+    // of a chart that has this one as a part
+    let others: Vec<&String> = types.keys().filter(|name| values[*name].is_null()).collect();
+    assert_eq!(others, ["global"]);
+}
+
+#[test]
+fn without_an_election_the_chart_has_one_replica_at_a_time() {
+    let text = &chart()["templates/manager-deployment.yaml"];
+    let (before, rest) = text.split_once("  strategy: {type: Recreate, ").expect("a strategy");
+    let is_off = "((.Values.configuration).leaderElection).enabled | toString) \"false\" }}";
+    assert!(before.contains(is_off) && before.contains("{{- fail "), "{before}");
+    assert!(rest.starts_with("rollingUpdate: null}\n  {{- end }}\n  selector:\n"), "{rest}");
 }
 
 /// The API server denies whatever it cannot ask the webhook about.
@@ -350,6 +472,19 @@ fn a_pod_that_ends_still_serves_for_a_moment() {
     let grace = pod["terminationGracePeriodSeconds"].as_i64().expect("a grace period");
     // what was begun, the release of the Lease, requests that have begun
     assert!(pause > 0 && grace > pause + 10 + 10 + 5, "{pause} {grace}");
+}
+
+/// Health is served once the API server has answered.
+#[test]
+fn a_pod_whose_api_server_is_silent_says_so_before_it_is_killed() {
+    for path in ["config/manager/deployment.yaml", "config/shadow/deployment.yaml"] {
+        let container = &manifest(path)["spec"]["template"]["spec"]["containers"][0];
+        let probe = &container["startupProbe"];
+        let [period, failures] =
+            ["periodSeconds", "failureThreshold"].map(|key| probe[key].as_u64().expect(key));
+        assert!(Duration::from_secs(period * failures) > CALL_WITHIN + START, "{path}: {probe}");
+        assert_eq!(probe["httpGet"], container["livenessProbe"]["httpGet"], "{path}");
+    }
 }
 
 #[test]

@@ -4,15 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use appwrapper::api::AppWrapperStatus;
 use appwrapper::clock::SystemClock;
-use appwrapper::metrics::Metrics;
+use appwrapper::metrics::{Census, Metrics};
 use appwrapper::serve::{Access, metrics_router};
 use axum::body::Body;
 use http::{Request, StatusCode};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
@@ -148,9 +151,7 @@ fn the_page_is_what_queries_and_documentation_name() {
         for name in [
             "appwrapper_appwrappers",
             "appwrapper_phase_changes_total",
-            "appwrapper_failures_total",
             "appwrapper_attempts_total",
-            "appwrapper_warnings_total",
             "appwrapper_detection_seconds",
             "appwrapper_teardown_seconds",
             "appwrapper_pause_seconds",
@@ -161,6 +162,7 @@ fn the_page_is_what_queries_and_documentation_name() {
             let metric = shown.get(name).unwrap_or_else(|| panic!("{name} is not in\n{page}"));
             assert!(metric.sum >= 1.0, "{name} counts nothing:\n{page}");
         }
+        assert!(page.contains("appwrapper_warnings_total{reason="), "{page}");
         assert!(page.contains(r#"category="application""#), "{page}");
         assert!(!page.contains(&case.namespace), "no namespace is a label");
 
@@ -215,6 +217,92 @@ fn every_alert_is_described_and_says_what_it_is() {
         }
     }
     assert_eq!(alerts, described);
+}
+
+/// A queue in which nothing was productive has no series of that state: it is the one to look at.
+#[test]
+fn a_share_shows_the_queues_of_which_nothing_is_in_it() {
+    let mut shares = queries();
+    shares.retain(|query| query.contains("state=\"productive\""));
+    assert!(!shares.is_empty());
+    for query in shares {
+        assert!(query.contains(" or 0 * sum by (queue) (") && query.ends_with(" > 0)"), "{query}");
+    }
+}
+
+/// The query of an alert.
+fn rule(alert: &str) -> String {
+    let rules = rules();
+    let groups = rules["spec"]["groups"].as_array().expect("groups").iter();
+    let mut all = groups.flat_map(|group| group["rules"].as_array().expect("rules"));
+    let found = all.find(|rule| rule["alert"] == alert).expect("the alert is there");
+    found["expr"].as_str().expect("a query").to_owned()
+}
+
+/// The value of each `sum(increase(…))` of a query, where everything on a page happened within its range.
+fn increases(query: &str, page: &str) -> Vec<f64> {
+    let selectors = query.split("sum(increase(").skip(1);
+    let total = |selector: &str| {
+        let (series, _) = selector.split_once("}[").expect("a range");
+        let (name, matchers) = series.split_once('{').expect("labels");
+        let matchers = matchers.split(',').filter(|it| !it.starts_with("job="));
+        let matchers: Vec<(&str, &str)> =
+            matchers.map(|it| it.split_once('=').expect("a label and its values")).collect();
+        let fits = |line: &&str| {
+            let has = |(label, values): &(&str, &str)| {
+                let mut values = values.trim_matches(['~', '"']).split('|');
+                values.any(|value| line.contains(&format!("{label}=\"{value}\"")))
+            };
+            line.starts_with(&format!("{name}{{")) && matchers.iter().all(has)
+        };
+        let values = page.lines().filter(fits).filter_map(|line| line.rsplit(' ').next());
+        values.map(|value| value.parse::<f64>().expect("a number")).sum()
+    };
+    selectors.map(total).collect()
+}
+
+/// The last look at an attempt of an AppWrapper, and what is written then.
+fn ends(metrics: &Metrics, attempt: i32, phase: &str, end: &Value) {
+    let status = |phase: &str, attempt: Value| -> AppWrapperStatus {
+        let status = json!({"phase": phase, "attempts": [attempt]});
+        serde_json::from_value(status).expect("a status")
+    };
+    let before = status("Running", json!({"attempt": attempt}));
+    let mut ended = json!({"attempt": attempt});
+    for (name, value) in end.as_object().expect("fields") {
+        ended[name] = value.clone();
+    }
+    metrics.changed(&before, &status(phase, ended), Timestamp::UNIX_EPOCH);
+}
+
+#[test]
+fn appwrappers_that_use_up_their_restarts_raise_the_alert() {
+    let query = rule("AppWrapperRetriesExhausted");
+    for (succeeded, fires) in [(0, true), (5, true), (6, false)] {
+        let (metrics, looks) = (Metrics::new(), AtomicU64::new(0));
+        metrics.count_with(move || {
+            let at = Duration::from_hours(looks.fetch_add(1, Ordering::Relaxed));
+            Some(Census { at, ..Census::default() })
+        });
+        let failed = |action: &str| {
+            let rule = json!({"source": "retryLimit"});
+            json!({"outcome": "Failed", "action": action, "rule": rule})
+        };
+        for _ in 0..6 {
+            for attempt in 0..3 {
+                ends(&metrics, attempt, "Resetting", &failed("Restart"));
+            }
+            ends(&metrics, 3, "Failed", &failed("Fail"));
+        }
+        for _ in 0..succeeded {
+            ends(&metrics, 0, "Succeeded", &json!({"outcome": "Succeeded"}));
+        }
+        drop(metrics.page()); // new series are 0 at first
+        let [all, exhausted, ended] = increases(&query, &metrics.page())[..] else {
+            panic!("{query}")
+        };
+        assert_eq!(all > 5.0 && exhausted > 0.5 * ended, fires, "{succeeded}: {exhausted} {ended}");
+    }
 }
 
 /// A token of a new service account.

@@ -9,10 +9,15 @@ mod observer;
 mod relay;
 pub mod replica;
 
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use controlplane::{ControlPlane, Options};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use self::audit::Audit;
@@ -272,4 +277,70 @@ fn a_standby_that_was_cut_off_for_a_while_leads_with_what_is_true() {
         assert_eq!(team.home.phase("suspended", "Suspended").await.restarts(), 0);
         team.home.lawful("new").await;
     });
+}
+
+/// Runs the program with an API server that does not answer, until it ends; where `is_asked`, it is asked to end once it says
+/// that it connects. Returns its exit code, and the message of each line of its log.
+fn run_at(
+    server: SocketAddr,
+    config: &str,
+    arguments: &[&str],
+    is_asked: bool,
+) -> (Option<i32>, Vec<String>) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-api-server");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let kubeconfig = serde_json::json!({
+        "clusters": [{"name": "c", "cluster": {"server": format!("https://{server}")}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    });
+    let kubeconfig = ("kubeconfig", kubeconfig.to_string());
+    let [kubeconfig, config] = [kubeconfig, ("config", config.to_owned())].map(|(name, text)| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("it is written");
+        path
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_appwrapper"));
+    command.args(["run", "--log-json", "--kubeconfig"]).arg(kubeconfig);
+    command.arg("--config").arg(config).args(arguments).env_remove("RUST_LOG");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("it starts");
+    let output = BufReader::new(process.stderr.take().expect("it is piped"));
+    let mut said = vec![];
+    for line in output.lines().map(|line| line.expect("text")) {
+        let event = serde_json::from_str::<Value>(&line);
+        let event = event.unwrap_or_else(|error| panic!("{error}: {line}"));
+        let message = event["message"].as_str().unwrap_or_default().to_owned();
+        if is_asked && message == "Connecting to the API server." {
+            let mut kill = Command::new("/bin/sh");
+            kill.args(["-c", "kill -s TERM \"$1\"", "sh", &process.id().to_string()]);
+            assert!(kill.status().is_ok_and(|status| status.success()), "it is sent");
+        }
+        said.push(message);
+    }
+    (process.wait().expect("it can be waited for").code(), said)
+}
+
+#[test]
+fn why_a_replica_ends_before_it_works_is_a_line_of_json() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let silent_at = silent.local_addr().expect("an address");
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let closed_at = closed.local_addr().expect("an address");
+    drop(closed);
+    let connects = "Connecting to the API server.";
+    let stopped = "Stopped before the API server answered.";
+    let refused = format!("cannot reach the API server https://{closed_at}/: connection refused");
+    for (server, config, arguments, is_asked, code, want) in [
+        (silent_at, "{}", &["--shadow"][..], true, 0, [connects, stopped]),
+        (silent_at, "{}", &[], true, 0, [connects, stopped]),
+        (closed_at, "{}", &[], false, 3, [connects, &refused]),
+        (closed_at, "a: 1\nb: 2", &[], false, 2, ["a: Invalid value", "\nb: Invalid value"]),
+    ] {
+        let (found, said) = run_at(server, config, arguments, is_asked);
+        assert_eq!(found, Some(code), "{said:?}");
+        let all = said.join("\n");
+        assert!(want.iter().all(|text| all.contains(text)), "{said:?}");
+    }
 }

@@ -144,5 +144,8 @@ async fn is_told(case: &Case, node: &str) {
         }
     }
     let all = events.list(&of_node).await.expect("events are listed");
-    assert_eq!(all.iter().filter(|event| is_its(event)).count(), 1, "once");
+    let its: Vec<_> = all.iter().filter(|event| is_its(event)).collect();
+    assert_eq!(its.len(), 1, "once");
+    let text = its[0].note.as_deref().unwrap_or_default();
+    assert!(text.contains("pods of new attempts prefer other nodes;"), "{text}");
 }

@@ -56,6 +56,9 @@ const COOL_DOWN_MAX: Duration = Duration::from_secs(1);
 /// The longest cool-down after errors in a row: events of an AppWrapper whose calls fail cause no more calls than this.
 const COOL_DOWN_AFTER_ERROR_MAX: Duration = Duration::from_secs(5);
 
+/// How long the shutdown waits until the events of the last reconciles are sent.
+const EVENTS_SENT_WITHIN: Duration = Duration::from_secs(2);
+
 /// A controller that is not running yet.
 pub struct Controller {
     /// What it shares with servers: settings, metrics.
@@ -110,9 +113,15 @@ impl Controller {
         context.metrics = metrics;
         context.shadow = shadow;
         let context = Arc::new(context);
+        let listed = watch::Sender::<bool>::default();
         let counted = Arc::downgrade(&context); // the context has the metrics, not they the context
-        context.metrics.count_with(move || counted.upgrade().map(|it| reconcile::census(&it)));
-        Self { context, queue, listed: watch::Sender::default() }
+        let all_listed = listed.subscribe();
+        context.metrics.count_with(move || {
+            // without its pods, an AppWrapper would be idle
+            let counted = counted.upgrade().filter(|_| *all_listed.borrow())?;
+            Some(reconcile::census(&counted))
+        });
+        Self { context, queue, listed }
     }
 
     /// Becomes true once the AppWrappers and their pods have been listed.
@@ -121,7 +130,7 @@ impl Controller {
         self.listed.subscribe()
     }
 
-    /// Runs until `shutdown` ends; what is being written then is finished first.
+    /// Runs until `shutdown` ends; what is being written then is finished first, and events are sent for a moment.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         self.run_when(std::future::ready(()), shutdown).await;
     }
@@ -154,6 +163,10 @@ impl Controller {
         let ended = async {
             shutdown.await;
             work.finish().await;
+            let all_sent = context.events.all_sent();
+            if tokio::time::timeout(EVENTS_SENT_WITHIN, all_sent).await.is_err() {
+                (0..context.events.left()).for_each(|_| context.metrics.event_dropped());
+            }
         };
         tokio::select! {
             () = worked => {}
@@ -184,7 +197,7 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     let (requeue, rest) = match ended {
         Ok(Ok(Next::OnChange)) => (Requeue::OnChange, Duration::ZERO),
         Ok(Ok(Next::After(pause))) => (Requeue::After(pause), Duration::ZERO),
-        Ok(Err(error)) => failed(&key, &error, context),
+        Ok(Err(error)) => reconcile::span(&stored).in_scope(|| failed(&key, &error, context)),
         Err(Panicked) => (panics.panicked(&stored, context), Duration::ZERO),
     };
     if context.store.get(&key).is_none() {
@@ -213,13 +226,7 @@ fn cool_down(pods: usize, bytes: usize) -> Duration {
 fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> (Requeue, Duration) {
     let errors = reconcile::errors(context, key);
     let pause = spread(key, reconcile::error_pause(errors));
-    let cause = telemetry::chain(error);
-    tracing::warn!(
-        namespace = key.namespace,
-        appwrapper = key.name,
-        cause,
-        "Reconcile failed; retrying."
-    );
+    tracing::warn!(cause = telemetry::chain(error), "Reconcile failed; retrying.");
     after_error(errors, pause, error.retry_after().map(|asked| spread(key, asked)))
 }
 

@@ -43,6 +43,7 @@ use crate::tuning::Limits;
 use appwrapper_core::shadow::{Compared, ShadowInputs};
 use carry_out::{Carried, carry_out, newest, overtaken};
 use k8s_openapi::jiff::Timestamp;
+use tracing::{Instrument, Span};
 use workload::Asked;
 use written::Written;
 
@@ -99,11 +100,20 @@ impl Error {
         }
     }
 
-    /// The authorizer of the API server denied a call.
-    fn is_denied(&self) -> bool {
+    /// The API server refused a call, for good or for now.
+    fn is_refused(&self) -> bool {
+        let code = match self {
+            Self::Act(error) => error.code(),
+            Self::Observe(error) => error.code(),
+        };
+        matches!(code, Some(403 | 422))
+    }
+
+    /// The API server refused a call, and may take it a moment later.
+    fn is_refused_for_now(&self) -> bool {
         match self {
-            Self::Act(error) => error.is_denied(),
-            Self::Observe(error) => error.is_denied(),
+            Self::Act(error) => error.is_refused_for_now(),
+            Self::Observe(error) => error.is_refused_for_now(),
         }
     }
 
@@ -125,13 +135,28 @@ impl Error {
 ///
 /// # Errors
 /// Where a read or a write failed; nothing was concluded from it.
-#[tracing::instrument(level = "info", skip_all, fields(
-    namespace = stored.key().namespace,
-    appwrapper = stored.key().name, // in JSON, `name` is that of the span
-    uid = stored.uid(),
-    phase = stored.summary.as_ref().map_or("", |summary| summary.phase.as_str()),
-))]
 pub async fn reconcile(
+    stored: Arc<CachedAppWrapper>,
+    context: Arc<Context>,
+) -> Result<Next, Error> {
+    let span = span(&stored);
+    reconcile_in_span(stored, context).instrument(span).await
+}
+
+/// What each line of the log about a reconcile has. Whatever level of lines a filter leaves out, it keeps these of errors.
+#[must_use]
+pub fn span(stored: &CachedAppWrapper) -> Span {
+    let key = stored.key();
+    tracing::error_span!(
+        "reconcile",
+        namespace = key.namespace,
+        appwrapper = key.name, // in JSON, `name` is that of the span
+        uid = stored.uid(),
+        phase = stored.summary.as_ref().map_or("", |summary| summary.phase.as_str()),
+    )
+}
+
+async fn reconcile_in_span(
     stored: Arc<CachedAppWrapper>,
     context: Arc<Context>,
 ) -> Result<Next, Error> {
@@ -185,7 +210,7 @@ pub async fn reconcile(
     match done {
         Ok(requeue) => {
             memory.errors = 0;
-            memory.denied_since = None;
+            memory.refused_since = None;
             memory.is_error_told = false;
             Ok(requeue)
         }
@@ -251,8 +276,8 @@ fn failed(
     error: Error,
 ) -> Error {
     memory.errors = memory.errors.saturating_add(1);
-    if !error.is_denied() {
-        memory.denied_since = None;
+    if !error.is_refused() {
+        memory.refused_since = None;
     }
     memory.last_gap = Some(context.clock.around_now().1);
     let key = stored.key();
@@ -279,7 +304,7 @@ pub fn awaits_own_write(context: &Context, key: &Key) -> bool {
     let shown = context.store.get(key);
     memory
         .try_lock()
-        .is_ok_and(|memory| shown.is_some_and(|shown| memory.outdates(shown.version())))
+        .is_ok_and(|memory| shown.is_some_and(|shown| memory.awaits_own_write(shown.version())))
 }
 
 /// Observes, decides and acts until nothing is left to do now, at most [`ROUNDS_MAX`] times.

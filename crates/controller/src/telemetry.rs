@@ -1,10 +1,12 @@
 //! Logs, and how errors are written in them.
 
+use std::env::VarError;
 use std::io::IsTerminal;
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::FromEnvError;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::debug_fn;
 
@@ -17,12 +19,26 @@ pub const DEFAULT_FILTER: &str = "warn,appwrapper=info,kube_client=error,kube_cl
 
 /// Starts logging to standard error, filtered by `RUST_LOG`.
 pub fn init(json: bool) {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let (filter, wrong) = filter(EnvFilter::try_from_default_env());
     let colours = std::io::stderr().is_terminal();
     let logs = subscriber(json, filter, colours, std::io::stderr);
     // Fails only where a test has started logging already.
     drop(tracing::subscriber::set_global_default(logs));
+    if let Some(cause) = wrong {
+        tracing::warn!(cause, "RUST_LOG is invalid; the default filter applies.");
+    }
+}
+
+/// The filter of the environment, or the default one; and what is wrong with the former, where it is set.
+fn filter(read: Result<EnvFilter, FromEnvError>) -> (EnvFilter, Option<String>) {
+    let error = match read {
+        Ok(filter) => return (filter, None),
+        Err(error) => error,
+    };
+    let source = std::error::Error::source(&error);
+    let unread = source.and_then(|source| source.downcast_ref::<VarError>());
+    let is_unset = unread == Some(&VarError::NotPresent);
+    (EnvFilter::new(DEFAULT_FILTER), (!is_unset).then(|| chain(&error)))
 }
 
 /// Writes a line for each event: text, or one JSON object with the event's own fields at the top and
@@ -97,7 +113,10 @@ mod tests {
     use std::io::Write;
     use std::sync::{Arc, Mutex, PoisonError};
 
+    use serde_json::json;
+
     use super::*;
+    use crate::observe::cached_appwrapper::CachedAppWrapper;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -133,6 +152,45 @@ mod tests {
                 .unwrap();
         assert!(!text.contains("secret"), "{text}");
         assert_eq!(text.matches("told-").count(), 3, "{text}");
+    }
+
+    /// Also where only warnings are logged.
+    #[test]
+    fn a_line_of_a_reconcile_names_its_appwrapper_under_every_filter() {
+        let meta = json!({"name": "a", "namespace": "n", "uid": "u"});
+        let meta = serde_json::from_value(meta).unwrap();
+        let stored = CachedAppWrapper::unreadable(meta, "flaw".to_owned());
+        for (is_json, filter, want) in [
+            (false, "warn", r#"namespace="n" appwrapper="a" uid="u""#),
+            (true, "warn", r#""appwrapper":"a""#),
+            (false, "error", r#"namespace="n" appwrapper="a" uid="u""#),
+        ] {
+            let lines = Lines::default();
+            let sink = lines.clone();
+            let logs = subscriber(is_json, EnvFilter::new(filter), false, move || sink.clone());
+            tracing::subscriber::with_default(logs, || {
+                crate::reconcile::span(&stored).in_scope(|| tracing::error!("Failed."));
+            });
+            let bytes = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(text.contains(want), "{filter}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_filter_that_is_wrong_is_said_and_one_that_is_left_out_is_not() {
+        let default = EnvFilter::new(DEFAULT_FILTER).to_string();
+        let given = |text: &str| EnvFilter::try_new(text).map_err(FromEnvError::from);
+        for (read, want, is_said) in [
+            (given("appwrapper=debug"), "appwrapper=debug", false),
+            (given("appwrapper=loud"), &default, true),
+            (Err(VarError::NotUnicode("\u{1}".into()).into()), &default, true),
+            (Err(VarError::NotPresent.into()), &default, false),
+        ] {
+            let (filter, wrong) = filter(read);
+            assert_eq!(filter.to_string(), want);
+            assert_eq!(wrong.is_some(), is_said, "{wrong:?}");
+        }
     }
 
     #[test]

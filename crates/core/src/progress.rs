@@ -29,8 +29,11 @@ pub const BYTES_MAX: usize = 1 << 10;
 pub const NUMBER_MAX: i64 = (1 << 53) - 1;
 /// The most bytes of a reason why a report cannot be read.
 const REASON_BYTES_MAX: usize = 200;
-/// How far the clock of a pod may be ahead of the controller's. A report that is further ahead counts as none.
-pub const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(60);
+/// How far the clock that a report was made with may be ahead of the controller's. One that is further ahead is wrong.
+const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(60);
+/// How far ahead a report may be to count: more than any wrong time zone. One that is further ahead would hide a hang for
+/// too long.
+const COUNTED_AHEAD_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// The last progress that a pod reported, within the bounds of this module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +144,8 @@ impl Report {
     /// Nothing has to be written where it equals `previous`.
     ///
     /// - A message that repeats the step and the percentage is no progress: `at` stays. One that has neither is.
-    /// - What it does not say stays: step, percentage, checkpoint. The remaining time does not.
+    /// - What it does not say stays: step, percentage, checkpoint. The remaining time does not, nor do 100 % beside another
+    ///   step: the work goes on.
     /// - A checkpoint is as old as the first message that names it.
     /// - A message that is older than `previous` changes nothing.
     #[must_use]
@@ -153,7 +157,8 @@ impl Report {
         let (new, old) = (self.values, &previous.values);
         let says_nothing = new.step.is_none() && new.percent.is_none();
         let step = new.step.or(old.step);
-        let percent = new.percent.or(old.percent);
+        let kept = old.percent.filter(|percent| *percent != 100 || step == old.step);
+        let percent = new.percent.or(kept);
         let advances = says_nothing || step != old.step || percent != old.percent;
         let (checkpoint, checkpoint_at) = match new.checkpoint {
             Some(name) if old.checkpoint.as_ref() != Some(&name) => (Some(name), Some(self.at)),
@@ -182,6 +187,18 @@ impl Report {
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.at
+    }
+
+    /// Whether its time is further ahead of a clock than clocks may differ.
+    #[must_use]
+    pub fn is_ahead_of(&self, now: Timestamp) -> bool {
+        now.checked_add(AHEAD_MAX).is_ok_and(|latest| self.at > latest)
+    }
+
+    /// From when on it counts: later than now where its time is too far ahead to be that of any wrong clock.
+    #[must_use]
+    pub fn counts_from(&self) -> Timestamp {
+        self.at.checked_sub(COUNTED_AHEAD_MAX).unwrap_or(Timestamp::MIN)
     }
 
     /// How much is done, in percent.

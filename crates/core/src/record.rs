@@ -172,18 +172,24 @@ fn share(counts: impl Iterator<Item = usize>, total: usize) -> usize {
 /// in all, as may be kept.
 #[derive(Clone, Debug, Default)]
 pub struct Allowance {
-    by_namespace: BTreeMap<String, usize>,
+    /// The UIDs of the AppWrappers of each.
+    by_namespace: BTreeMap<String, BTreeSet<String>>,
     total: usize,
 }
 
 impl Allowance {
-    /// Whether one more may be written; it counts then.
-    pub fn take(&mut self, namespace: &str, settings: &History) -> bool {
-        let count = self.by_namespace.get(namespace).copied().unwrap_or(0);
+    /// Whether the record of an AppWrapper may be written; it counts once then, however often the removal of the finalizer is
+    /// tried.
+    pub fn take(&mut self, namespace: &str, uid: &str, settings: &History) -> bool {
+        let known = self.by_namespace.get(namespace);
+        if known.is_some_and(|uids| uids.contains(uid)) {
+            return true;
+        }
+        let count = known.map_or(0, BTreeSet::len);
         if count >= settings.per_namespace || self.total >= settings.total {
             return false;
         }
-        self.by_namespace.insert(namespace.to_owned(), count + 1);
+        self.by_namespace.entry(namespace.to_owned()).or_default().insert(uid.to_owned());
         self.total += 1;
         true
     }
@@ -191,7 +197,7 @@ impl Allowance {
     /// The records of all namespaces that are too many are deleted, but for those of these: their counts stay.
     pub fn renew(&mut self, behind: &BTreeSet<String>) {
         self.by_namespace.retain(|namespace, _| behind.contains(namespace));
-        self.total = self.by_namespace.values().sum();
+        self.total = self.by_namespace.values().map(BTreeSet::len).sum();
     }
 }
 
@@ -271,13 +277,18 @@ mod tests {
     #[test]
     fn between_two_deletions_no_namespace_writes_without_end() {
         let (mut allowance, settings) = (Allowance::default(), settings(2, 3));
-        let taken = ["a", "a", "a", "b", "b"].map(|namespace| allowance.take(namespace, &settings));
-        assert_eq!(taken, [true, true, false, true, false]);
+        let take = |allowance: &mut Allowance, all: &[(&str, &str)]| {
+            let one = |(of, uid): &(&str, &str)| allowance.take(of, uid, &settings);
+            all.iter().map(one).collect::<Vec<_>>()
+        };
+        let all = [("a", "1"), ("a", "1"), ("a", "2"), ("a", "3"), ("b", "4"), ("b", "5")];
+        let taken = take(&mut allowance, &all);
+        assert_eq!(taken, [true, true, true, false, true, false], "another try costs nothing");
         allowance.renew(&BTreeSet::from(["a".to_owned()]));
-        let taken = ["a", "b", "b"].map(|namespace| allowance.take(namespace, &settings));
+        let taken = take(&mut allowance, &[("a", "3"), ("b", "5"), ("b", "6")]);
         assert_eq!(taken, [false, true, false], "a has records left that are too many");
         allowance.renew(&BTreeSet::new());
-        assert!(allowance.take("a", &settings));
+        assert_eq!(take(&mut allowance, &[("a", "3")]), [true]);
     }
 
     #[test]

@@ -140,6 +140,8 @@ pub struct PodTemplate {
     pub placement: Placement,
     /// The memory of its containers, init containers too; none where it may not grow.
     pub containers: Vec<ContainerMemory>,
+    /// Why the memory of its containers cannot grow, where they have some that does not reach its pods.
+    pub memory_stays: Option<&'static str>,
 }
 
 /// The memory of a container.
@@ -467,6 +469,12 @@ impl Component {
             has_pods: !self.pod_sets.is_empty(),
             parts: &self.parts,
         }
+    }
+
+    /// Whether Kueue chooses the node of each pod of a pod set (Topology-Aware Scheduling).
+    #[must_use]
+    pub fn is_assigned_by_kueue(&self) -> bool {
+        self.templates.iter().any(|one| one.placement.assigned_by_kueue)
     }
 
     /// The object, where it exists and is ours.

@@ -1,6 +1,6 @@
 //! `appwrapper describe`, or `why`: how an AppWrapper is doing, why, and what comes next.
 
-mod events;
+pub(in crate::cli) mod events;
 pub(in crate::cli) mod text;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::super::cluster::{cluster_flags, place_flags};
+use super::super::cluster::{cluster_flags, target_words};
 use super::super::configuration::ControllerConfig;
 use super::super::explain::ExplainInputs;
 use super::super::explain::answer::{Explanation, explain, how_to_retry};
@@ -312,8 +312,8 @@ fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Optio
         phase if wrapper.has_manager && phase != Phase::Empty => Some(format!("it is {COPY}")),
         Phase::Failed => Some(how_to_retry(wrapper, program)),
         Phase::Suspended if awaits_its_user(wrapper) => {
-            let flags = place_flags(&wrapper.namespace);
-            Some(format!("to resume it: {program} resume {}{flags}", wrapper.name))
+            let it = target_words(&wrapper.name, &wrapper.namespace);
+            Some(format!("to resume it: {program} resume {it}"))
         }
         // a manifest is in no cluster
         Phase::Empty if created.is_some() => Some(format!(

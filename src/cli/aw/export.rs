@@ -16,8 +16,10 @@ use super::super::configuration::ControllerConfig;
 use super::super::explain::{retry_sources, world};
 use super::super::place::{Place, get};
 use super::super::{ClusterArgs, DONE, Error, json, term};
+use super::describe::events;
 use super::tree::look;
 use super::{block_on, now, object_name, wrapper_name};
+use crate::config::{Autopilot, Config};
 use crate::observe::ancestry;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Cache, KindKey};
@@ -77,11 +79,22 @@ async fn collect(place: &Place, name: &str) -> Result<Exported, Error> {
     objects.extend(sources.objects);
     notes.extend(sources.notes);
     objects.extend(workloads(place, &wrapper.uid, &mut notes).await);
-    match place.warnings(&wrapper.uid).await {
-        Ok(events) => objects.extend(events.into_iter().map(|seen| (kind("v1", "Event"), seen))),
-        Err(note) => notes.push(note),
-    }
+    let warnings = warnings(place, wrapper, &objects, &config, &mut notes).await;
+    objects.extend(warnings);
     Ok(Exported { wrapper: one.value()?, objects, notes })
+}
+
+/// The Warning events that `why` shows.
+async fn warnings(
+    place: &Place,
+    wrapper: &Wrapper,
+    objects: &[(KindKey, RawObject)],
+    config: &Config,
+    notes: &mut Vec<String>,
+) -> Vec<(KindKey, RawObject)> {
+    let snapshot = world::shown(wrapper, objects, config);
+    let found = events::warnings(place, wrapper, Some(&snapshot), notes).await;
+    found.into_iter().map(|seen| (kind("v1", "Event"), seen)).collect()
 }
 
 fn kind(api_version: &str, kind: &str) -> KindKey {
@@ -126,7 +139,8 @@ fn with(
 /// Whether a RetryPolicy can make a retry avoid a node: then it matters which others there are.
 fn may_avoid_nodes(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> bool {
     let mut snapshot = wrapper.snapshot();
-    fill(&mut snapshot, wrapper, cache, attach);
+    // marks of nodes do not matter for that
+    fill(&mut snapshot, wrapper, cache, attach, &Autopilot::default());
     snapshot.retry.may_avoid_nodes()
 }
 
@@ -282,7 +296,6 @@ fn hide_value(field: &mut Value) {
 mod tests {
     use super::super::super::place::One;
     use super::*;
-    use crate::config::Config;
     use crate::observe::cache::Key;
     use crate::observe::retry_sources as observed;
 
@@ -380,6 +393,49 @@ mod tests {
             let all = may_avoid_nodes(wrapper, &cache, &attach);
             let found = nodes(&place, &objects, all, &mut vec![]).await;
             assert_eq!(found.len(), want, "{rule}");
+        }
+    }
+
+    #[tokio::test]
+    async fn events_about_missing_pods_are_exported() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let of = |uid: &&str| query.contains(&format!("involvedObject.uid%3D{uid}%2C"));
+            let items: Vec<Value> = ["aw", "mine", "other"]
+                .into_iter()
+                .filter(of)
+                .map(|uid| json!({"metadata": {"name": format!("about-{uid}")}}))
+                .collect();
+            let list = json!({"apiVersion": "v1", "kind": "EventList", "metadata": {},
+                "items": items});
+            let body = kube::client::Body::from(list.to_string().into_bytes());
+            std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+        });
+        let place = Place { client: kube::Client::new(service, "ns"), namespace: "ns".into() };
+        let job = |name: &str, owner: &str| {
+            let owner = json!({"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+                "name": "train", "uid": owner, "controller": true});
+            let job = json!({"metadata": {"name": name, "namespace": "ns", "uid": name,
+                "ownerReferences": [owner]}});
+            (kind("batch/v1", "Job"), seen(&job))
+        };
+        let objects = [job("mine", "aw"), job("other", "elsewhere")];
+        for (phase, want) in
+            [("Running", vec!["about-aw", "about-mine"]), ("Succeeded", vec!["about-aw"])]
+        {
+            let one = One::of(seen(&json!({
+                "metadata": {"name": "train", "namespace": "ns", "uid": "aw"},
+                "spec": {"components": [{"template": {
+                    "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine"},
+                    "spec": {"template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}},
+                }}]},
+                "status": {"phase": phase},
+            })));
+            let (wrapper, config) = (one.unwrap().wrapper, Config::default());
+            let mut notes = vec![];
+            let found = warnings(&place, &wrapper, &objects, &config, &mut notes).await;
+            let names: Vec<_> = found.iter().filter_map(|(_, e)| e.meta.name.as_deref()).collect();
+            assert_eq!((names, notes), (want, vec![]), "{phase}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! What MultiKueue makes of an AppWrapper: that of a manager cluster runs as a copy in a worker cluster.
 
 use super::super::Error;
-use super::super::cluster::cluster_flags;
+use super::super::cluster::{cluster_flags, quoted};
 use super::super::place::{One, Place};
 use super::Target;
 use super::workload::Queued;
@@ -25,7 +25,8 @@ pub(in crate::cli) fn is_sent(wrapper: &Wrapper) -> bool {
 
 /// The command by which a user suspends or resumes what Kueue sends to a worker cluster.
 pub(super) fn command(workload: &SeenWorkload, namespace: &str, active: bool) -> String {
-    let (name, flags) = (&workload.name, cluster_flags());
+    let (name, namespace) = (quoted(&workload.name), quoted(namespace));
+    let flags = cluster_flags();
     format!(
         "kubectl patch workload {name} -n {namespace}{flags} --type=merge -p '{{\"spec\":{{\"active\":{active}}}}}'"
     )

@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, Preconditions};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::cluster::{cluster_flags, place_flags};
+use super::super::cluster::{cluster_flags, target_words};
 use super::super::configuration::ControllerConfig;
 use super::super::place::{One, Place};
 use super::super::{Error, json, program, term};
@@ -118,12 +118,12 @@ fn refused(why: &str) -> String {
 /// What was done, and what it is waiting for.
 fn recreated(manifest: &Value, program: &str) -> String {
     let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();
-    let (name, flags) = (text("name"), place_flags(text("namespace")));
+    let it = target_words(text("name"), text("namespace"));
     let has_queue = manifest["metadata"]["labels"].get(keys::QUEUE_NAME).is_some();
     let next = match (manifest["spec"]["suspend"].as_bool(), has_queue) {
         (Some(true), true) => "; it is waiting for admission by its queue".to_owned(),
         (Some(true), false) => {
-            format!("; it is suspended, as before; to resume it: {program} resume {name}{flags}")
+            format!("; it is suspended, as before; to resume it: {program} resume {it}")
         }
         (Some(false) | None, _) => String::new(),
     };
@@ -144,7 +144,7 @@ fn other_rights(old: &Value, new: &Value) -> Option<String> {
 
 /// What to do in each phase.
 fn plan(wrapper: &Wrapper, known: &ControllerConfig, now: Timestamp, program: &str) -> RetryPlan {
-    let name = wrapper.name.clone() + &place_flags(&wrapper.namespace);
+    let name = target_words(&wrapper.name, &wrapper.namespace);
     let no = |why: String| RetryPlan::No(why);
     if wrapper.has_manager {
         return no(format!("is {}", multikueue::COPY));

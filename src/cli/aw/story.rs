@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::super::Error;
 use super::super::bundle::Document;
@@ -19,6 +18,7 @@ use super::super::explain::world::Bundle;
 use super::super::ledger::Resources;
 use super::super::place::{One, Place};
 use super::attempts::{self, recorded};
+use super::describe::events;
 use super::describe::text::{heading, said};
 use super::describe::{Description, Gathered, describe, gather};
 use super::eff::{efficiency, state_rows};
@@ -105,13 +105,10 @@ impl StoryInputs {
         let inputs = bundle.inputs(config);
         let one = One { seen: bundle.seen.clone(), wrapper: bundle.wrapper.clone() };
         let found = look::among(&one.wrapper, bundle.into_objects());
-        let of_kind = |kind: &str| {
-            let all = found.objects.iter().filter(|(key, _)| key.kind == kind);
-            all.map(|(_, seen)| seen.clone()).collect::<Vec<_>>()
-        };
-        let queued = workload::of_owner(&of_kind("Workload"), &one.wrapper.uid);
-        let mut warnings = of_kind("Event");
-        warnings.retain(|seen| is_warning_about(seen, &one.wrapper.uid));
+        let workloads = found.objects.iter().filter(|(key, _)| key.kind == "Workload");
+        let workloads: Vec<RawObject> = workloads.map(|(_, seen)| seen.clone()).collect();
+        let queued = workload::of_owner(&workloads, &one.wrapper.uid);
+        let warnings = events::among(&one.wrapper, &inputs.snapshot, &found);
         let gathered = Gathered {
             one,
             config: config.clone(),
@@ -181,13 +178,6 @@ fn ledger_table(wrapper: &Wrapper, now: Timestamp) -> Option<Table> {
     let (titles, rows) = state_rows(&efficiency, ledger, &resources);
     let rows = rows.into_iter().map(|(cells, _)| cells).collect();
     Some(Table { summary: ledger.line(now), titles, rows })
-}
-
-/// Whether this is a Warning event about an object.
-fn is_warning_about(seen: &RawObject, uid: &str) -> bool {
-    // one that cannot be read is about nothing
-    let event: Value = serde_json::from_str(seen.raw.get()).unwrap_or_default();
-    event["type"] == "Warning" && event["involvedObject"]["uid"] == uid
 }
 
 /// The deadlines to come, the earliest first.

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::cluster::{cluster_flags, place_flags};
+use super::super::cluster::{cluster_flags, quoted, target_words};
 use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
 use super::list::{DEACTIVATED, awaits_admission};
@@ -191,9 +191,8 @@ fn plan(
             SwitchAction::Suspend => SuspendPlan::Annotation,
             SwitchAction::Resume if !wrapper.spec.suspend => SuspendPlan::Already(RUNS.to_owned()),
             SwitchAction::Resume => SuspendPlan::No(format!(
-                "is waiting for admission by queue {queue}; see {program} why {}{}",
-                wrapper.name,
-                place_flags(&wrapper.namespace)
+                "is waiting for admission by queue {queue}; see {program} why {}",
+                target_words(&wrapper.name, &wrapper.namespace)
             )),
         },
         (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
@@ -213,8 +212,8 @@ fn how_to_run_again(wrapper: &Wrapper, program: &str) -> String {
     } else if multikueue::is_sent(wrapper) {
         format!("; {}", multikueue::AGAIN)
     } else if wrapper.is_ours() {
-        let flags = place_flags(&wrapper.namespace);
-        format!("; to recreate it: {program} retry {}{flags}", wrapper.name)
+        let it = target_words(&wrapper.name, &wrapper.namespace);
+        format!("; to recreate it: {program} retry {it}")
     } else {
         String::new()
     }
@@ -269,8 +268,8 @@ fn of_workload(
                 "is not resumed: Kueue has created a Workload without a queue for it, and would suspend it again; to give \
                  it a queue: kubectl label appwrapper {} -n {} {}=QUEUE{}; if manageJobsWithoutQueueName no longer \
                  applies to it, delete the Workload {name}",
-                wrapper.name,
-                wrapper.namespace,
+                quoted(&wrapper.name),
+                quoted(&wrapper.namespace),
                 keys::QUEUE_NAME,
                 cluster_flags()
             ))
@@ -317,7 +316,7 @@ pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<
         let resume = if is_sent {
             multikueue::command(workload, &wrapper.namespace, true)
         } else {
-            format!("{program} resume {}{}", wrapper.name, place_flags(&wrapper.namespace))
+            format!("{program} resume {}", target_words(&wrapper.name, &wrapper.namespace))
         };
         is_held.then(|| (DEACTIVATED.to_owned(), format!("to resume it: {resume}")))
     })?;
@@ -328,7 +327,8 @@ pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<
 /// Why only another Workload is admitted by the queue that it names, and how there comes to be one.
 fn stuck(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<(String, String)> {
     let why = given_up(workload, wrapper).or_else(|| other_queue(workload, wrapper))?;
-    let (name, namespace, flags) = (&workload.name, &wrapper.namespace, cluster_flags());
+    let (name, namespace) = (quoted(&workload.name), quoted(&wrapper.namespace));
+    let flags = cluster_flags();
     let remedy = if wrapper.is_prebuilt {
         format!(
             "Kueue does not create a prebuilt Workload: save its manifest (kubectl get workload {name} \

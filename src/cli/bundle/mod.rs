@@ -242,7 +242,7 @@ fn of_file(source: &Source, values_left: &mut usize) -> Vec<Result<Document, Fla
 fn take_apart(origin: Origin, value: Value, all: &mut Vec<Result<Document, Flaw>>) {
     let flaw = |origin, message: &str| Err(Flaw { origin, message: message.to_owned() });
     let Value::Object(mut object) = value else {
-        all.push(flaw(origin, "must be a Kubernetes object, with apiVersion, kind and metadata"));
+        all.push(flaw(origin, NO_OBJECT)); // such as a patch of kustomize
         return;
     };
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::aw::list::state;
 use super::super::aw::multikueue::is_sent;
-use super::super::cluster::place_flags;
+use super::super::cluster::target_words;
 use super::super::ledger::Ledger;
 use super::super::program;
 use super::ExplainInputs;
@@ -78,7 +78,7 @@ pub(in crate::cli) struct Explanation {
     pub is_denied: bool,
 }
 
-/// From when the pause before the next attempt runs.
+/// From when the pause before the next attempt runs, or before a component is recreated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum PauseStart {
     /// From the failure: it is the delay of a retry policy.
@@ -91,9 +91,11 @@ pub(in crate::cli) enum PauseStart {
 
 impl PauseStart {
     fn of(decision: &Decision) -> Self {
-        if is_gone(decision) {
+        let is_of_component = decision.next == Phase::Running;
+        let is_recreated_now = decision.verdict.action.handles_failure();
+        if is_gone(decision) || is_of_component && !is_recreated_now {
             Self::Begun
-        } else if decision.status.retry_after.is_some() {
+        } else if decision.status.retry_after.is_some() && !is_of_component {
             Self::Failure
         } else {
             Self::Deletion
@@ -360,8 +362,8 @@ fn is_gone(decision: &Decision) -> bool {
 
 /// The command for what has failed.
 pub(in crate::cli) fn how_to_retry(wrapper: &Wrapper, program: &str) -> String {
-    let flags = place_flags(&wrapper.namespace);
-    format!("to recreate it from its own spec: {program} retry {}{flags}", wrapper.name)
+    let it = target_words(&wrapper.name, &wrapper.namespace);
+    format!("to recreate it from its own spec: {program} retry {it}")
 }
 
 /// What it waits for; of an end, how it is run again.

@@ -69,7 +69,7 @@ pub(in crate::cli) async fn around(
         .map_err(|error| unlisted(&error))?;
     if unread.is_empty() {
         // no watch has listed them, but all that may apply were read
-        observe::retry_sources::fill(&mut snapshot, wrapper, &cache, &attach);
+        observe::retry_sources::fill(&mut snapshot, wrapper, &cache, &attach, autopilot);
     }
     let are_many = nodes_of_pods(&snapshot).len() > NODES_BY_NAME_MAX;
     notes.extend(if snapshot.retry.may_avoid_nodes() || are_many {
@@ -83,7 +83,7 @@ pub(in crate::cli) async fn around(
         snapshot.nodes.values_mut().for_each(|node| node.lost = None);
     }
     // which pods are lost was not known before
-    observe::retry_sources::fill_templates(&mut snapshot, wrapper);
+    observe::retry_sources::fill_templates(&mut snapshot, wrapper, autopilot);
     notes.extend(of_kueue(client, &kinds, wrapper, &mut snapshot).await);
     let mut inputs = world::of(wrapper, snapshot);
     inputs.notes.extend(notes);

@@ -26,6 +26,11 @@ pub(super) fn complete(wrapper: &mut Document, others: &mut [Document], now: Tim
     for other in &mut *others {
         if !WITHOUT_NAMESPACE.contains(&other.kind()) {
             set_absent(other, "namespace", &namespace);
+        } else if let Some(metadata) = other.value.pointer_mut("/metadata")
+            && let Some(fields) = metadata.as_object_mut()
+        {
+            // a cluster has it without one
+            fields.remove("namespace");
         }
     }
     status(wrapper, now);

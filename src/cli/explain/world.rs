@@ -128,6 +128,22 @@ pub(super) fn inputs(
     Ok(Bundle::of(documents, config, now)?.inputs(config))
 }
 
+/// What these objects show of an AppWrapper.
+pub(in crate::cli) fn shown(
+    wrapper: &Wrapper,
+    objects: &[(KindKey, RawObject)],
+    config: &Config,
+) -> Snapshot {
+    let found = |(key, seen): &(KindKey, RawObject)| Found {
+        api_version: key.api_version.clone(),
+        group: bundle::group(&key.api_version).to_owned(),
+        kind: key.kind.clone(),
+        seen: seen.clone(),
+    };
+    let objects: Vec<Found> = objects.iter().map(found).collect();
+    snapshot(wrapper, &objects, config)
+}
+
 /// An AppWrapper, and what was seen around it.
 pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> ExplainInputs {
     ExplainInputs {
@@ -331,7 +347,8 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         }
     }
     snapshot.mark_failed_pods();
-    retry_sources::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
+    let attach = attach(wrapper, config);
+    retry_sources::fill(&mut snapshot, wrapper, &cache, &attach, &config.autopilot);
     snapshot.workload = workload_of(wrapper, objects);
     assume_replacement(&mut snapshot);
     snapshot

@@ -13,6 +13,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use http::Uri;
 use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -58,12 +59,20 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     telemetry::init(args.log_json);
     // One thread for the controller: the work is waiting for the API server, and every hand-over between
     // threads costs more than the step that it hands over. The Lease, the servers and health have theirs.
-    if args.shadow {
-        super::block_on(shadow::watch_until_stopped(args))?;
+    let ended = if args.shadow {
+        super::block_on(shadow::watch_until_stopped(args))
     } else {
-        super::block_on(serve_until_stopped(args))?;
+        super::block_on(serve_until_stopped(args))
+    };
+    match ended {
+        Ok(()) => Ok(DONE),
+        // a line of the log is a JSON object, also the last one
+        Err(error) if args.log_json => {
+            tracing::error!("{error}");
+            Ok(error.code())
+        }
+        Err(error) => Err(error),
     }
-    Ok(DONE)
 }
 
 /// The configuration of a file; the default without one. Without a valid one, the controller does not start.
@@ -82,9 +91,8 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     let client = cluster::counted(connection.clone(), &metrics)?;
-    tokio::select! {
-        greeted = greet(&client) => greeted?,
-        () = &mut stop => return Ok(()),
+    if !greet(&client, &connection.cluster_url, &mut stop).await? {
+        return Ok(());
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let elects = config.leader_election.enabled;
@@ -131,11 +139,25 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     ended
 }
 
-/// Asks the API server for its version, which shows that it can be reached.
-async fn greet(client: &Client) -> Result<(), Error> {
-    let version = client.apiserver_version().await.map_err(|error| cluster::unanswered(&error))?;
-    tracing::info!(kubernetes = version.git_version, "Connected to the API server.");
-    Ok(())
+/// Asks the API server for its version, which shows that it can be reached; false if the process is asked to stop before
+/// the answer.
+async fn greet(
+    client: &Client,
+    server: &Uri,
+    stop: impl Future<Output = ()>,
+) -> Result<bool, Error> {
+    tracing::info!(%server, "Connecting to the API server.");
+    let answer = tokio::select! {
+        answer = client.apiserver_version() => answer,
+        () = stop => {
+            tracing::warn!(%server, "Stopped before the API server answered.");
+            return Ok(false);
+        }
+    };
+    let version = answer.map_err(|error| cluster::unanswered(&error))?;
+    let own = env!("CARGO_PKG_VERSION");
+    tracing::info!(version = own, kubernetes = version.git_version, "Connected to the API server.");
+    Ok(true)
 }
 
 /// Starts the thread of health and of metrics that are not secure. It also ends the process where the

@@ -2,7 +2,6 @@
 //! decision a review. The progress server has another one: however much pods report, reviews are not delayed.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,6 +33,8 @@ pub(super) struct Servers {
     pub(super) workers: Vec<Worker>,
     /// Whether the webhook and the metrics have a certificate that is valid now; none where neither is served.
     is_valid: Option<watch::Receiver<bool>>,
+    /// Whether the webhook knows a CA of its clients; none where it serves clients without a certificate.
+    clients_known: Option<watch::Receiver<bool>>,
 }
 
 /// What the thread of the webhook and the metrics is given.
@@ -44,6 +45,7 @@ struct Parts {
     webhook: Option<TcpListener>,
     metrics: Option<TcpListener>,
     valid: watch::Sender<bool>,
+    clients: Arc<Clients>,
 }
 
 /// What the thread of the progress server is given.
@@ -68,7 +70,7 @@ impl Servers {
         let metrics = metrics.secure.then(|| listen("metrics", metrics.address)).transpose()?;
         let progress =
             progress.enabled.then(|| listen("progress reports", progress.address)).transpose()?;
-        let mut servers = Self { workers: vec![], is_valid: None };
+        let mut servers = Self { workers: vec![], is_valid: None, clients_known: None };
         if let Some(listener) = progress {
             context.progress.set(Serving::Starting, context.clock.now());
             let (runtime, client) = runtime(connection.clone(), &context)?;
@@ -80,7 +82,10 @@ impl Servers {
         if webhook.is_some() || metrics.is_some() {
             let (valid, is_valid) = watch::channel(false);
             let (runtime, client) = runtime(connection, &context)?;
-            let parts = Parts { client, context, config, webhook, metrics, valid };
+            let clients = Arc::new(Clients::new());
+            let has_authorities = webhook.is_some() && config.webhook.client_ca_file.is_some();
+            servers.clients_known = has_authorities.then(|| clients.is_known());
+            let parts = Parts { client, context, config, webhook, metrics, valid, clients };
             let worker = Worker::start("servers", runtime, async |stop| parts.serve(stop).await)?;
             servers.workers.push(worker);
             servers.is_valid = Some(is_valid);
@@ -88,10 +93,11 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Whether there is a certificate, and whether the threads run, for `/readyz`.
+    /// Whether there are a certificate and the CA of clients, and whether the threads run, for `/readyz`.
     pub(super) fn checks(&self) -> impl Iterator<Item = serve::Check> {
         let certificate = self.is_valid.clone().map(|is_valid| ("certificate", is_valid));
-        certificate.into_iter().chain(self.workers.iter().map(Worker::check))
+        let clients = self.clients_known.clone().map(|is_known| ("client-ca", is_known));
+        certificate.into_iter().chain(clients).chain(self.workers.iter().map(Worker::check))
     }
 
     /// Lets them finish what they have begun, and waits for their end.
@@ -131,7 +137,7 @@ impl ProgressParts {
 
 impl Parts {
     async fn serve(self, stopped: Stop) -> Result<(), Error> {
-        let Self { client, context, config, webhook, metrics, valid } = self;
+        let Self { client, context, config, webhook, metrics, valid, clients } = self;
         let clock = context.clock.clone();
         let current = Arc::new(Current::new());
         keep(&client, &clock, &config, &current);
@@ -139,7 +145,10 @@ impl Parts {
         let mut serving = vec![];
         if let Some(listener) = webhook {
             let router = router(Arc::new(admission(&client, &context, clock.clone())));
-            let clients = config.webhook.client_ca_file.map(clients);
+            let clients = config.webhook.client_ca_file.map(|file| {
+                tokio::spawn(certificate::client_authorities(file, clients.clone()));
+                clients
+            });
             serving.push((listener, router, current.clone(), clients, Limits::default()));
         }
         if let Some(listener) = metrics {
@@ -156,13 +165,6 @@ impl Parts {
             });
         try_join_all(serving).await.map(drop)
     }
-}
-
-/// The clients that are served, as a file says from now on.
-fn clients(file: PathBuf) -> Arc<Clients> {
-    let clients = Arc::new(Clients::new());
-    tokio::spawn(certificate::client_authorities(file, clients.clone()));
-    clients
 }
 
 /// Keeps the certificate.
@@ -198,30 +200,28 @@ fn keep_for_pods(
     tokio::spawn(renewer.run());
 }
 
-/// Tells whether the certificate is valid, and when it expires.
+/// Tells whether the certificate is valid now, and when it expires.
 async fn tell(
     mut validity: watch::Receiver<Validity>,
     context: Arc<Context>,
     valid: watch::Sender<bool>,
 ) {
     loop {
-        let left = match *validity.borrow_and_update() {
-            Validity::NotYet => None,
-            Validity::Until(moment) => {
-                context.metrics.set_certificate_expiry(moment);
-                Some(context.clock.until(moment)).filter(|left| !left.is_zero())
-            }
-        };
-        valid.send_replace(left.is_some());
-        let expired = async {
-            match left {
-                Some(left) => tokio::time::sleep(left).await,
+        let known = *validity.borrow_and_update();
+        if let Validity::Between(_, until) = known {
+            context.metrics.set_certificate_expiry(until);
+        }
+        let (is_valid, changes_at) = known.at(context.clock.now());
+        valid.send_replace(is_valid);
+        let moment = async {
+            match changes_at {
+                Some(at) => tokio::time::sleep(context.clock.until(at)).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             changed = validity.changed() => if changed.is_err() { return },
-            () = expired => {}
+            () = moment => {}
         }
     }
 }

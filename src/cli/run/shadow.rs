@@ -36,10 +36,9 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     metrics.set_leader(false); // the AppWrappers are those of the active controller
-    let client = cluster::read_only(connection, &metrics)?;
-    tokio::select! {
-        greeted = super::greet(&client) => greeted?,
-        () = &mut stop => return Ok(()),
+    let client = cluster::read_only(connection.clone(), &metrics)?;
+    if !super::greet(&client, &connection.cluster_url, &mut stop).await? {
+        return Ok(());
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let shadow = Shadow::new(args.shadow_patience, metrics.clone());

@@ -11,6 +11,9 @@ use super::super::Error;
 /// Bytes of a token.
 const TOKEN_BYTES: usize = 16;
 
+/// The port of a URL that names none.
+const HTTP_PORT: u16 = 80;
+
 /// What an answer may load and do: only this server's own files, and no page of another origin may hold it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -36,7 +39,7 @@ pub(super) const HEADERS: [(header::HeaderName, HeaderValue); 6] = [
 #[derive(Clone)]
 pub(super) struct Guard {
     token: String,
-    hosts: [String; 2],
+    hosts: Vec<String>,
 }
 
 impl fmt::Debug for Guard {
@@ -55,7 +58,12 @@ impl Guard {
         let filled = SystemRandom::new().fill(&mut bytes);
         filled.map_err(|_| Error::System("cannot read random numbers for a token".to_owned()))?;
         let token = format!("{:032x}", u128::from_be_bytes(bytes));
-        Ok(Self { token, hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")] })
+        let names = ["127.0.0.1", "localhost"];
+        let mut hosts: Vec<String> = names.map(|name| format!("{name}:{port}")).into();
+        if port == HTTP_PORT {
+            hosts.extend(names.map(str::to_owned)); // browsers leave it out
+        }
+        Ok(Self { token, hosts })
     }
 
     /// The URL that admits.
@@ -122,6 +130,16 @@ mod tests {
             [&["evil.example:8001"], &["127.0.0.1"], &["127.0.0.1:80"], &[], &[own[0], own[0]]];
         for host in rebound {
             assert_eq!(ask(Method::GET, host, &path), Err(403), "{host:?}");
+        }
+        let default = Guard::new(80).unwrap();
+        for (host, want) in
+            [("127.0.0.1", true), ("localhost", true), ("127.0.0.1:80", true), ("evil", false)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            let uri: Uri = default.url().parse().unwrap();
+            let admitted = default.admit(&Method::GET, &uri, &headers);
+            assert_eq!(admitted.is_ok(), want, "{host}");
         }
         let longer = format!("/{token}0/story");
         for path in ["/", "/story", "//story", &path[..20], &format!("/{token}"), &longer] {

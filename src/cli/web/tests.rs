@@ -113,6 +113,55 @@ async fn an_export_is_shown_as_it_was() {
     assert_eq!(get(&site, "evil.example", "rows").await.0, StatusCode::FORBIDDEN);
 }
 
+#[test]
+fn an_export_tells_why_its_pods_are_missing() {
+    let owned = |name: &str, [api_version, kind, owner]: [&str; 3]| {
+        json!({"name": name, "namespace": "team", "uid": name, "ownerReferences": [{"kind": kind,
+            "apiVersion": api_version, "name": owner, "uid": owner, "controller": true}]})
+    };
+    let event = |reason: &str, uid: &str| {
+        json!({"apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": reason,
+            "metadata": {"name": reason, "namespace": "team"}, "message": "m",
+            "involvedObject": {"kind": "K", "name": "n", "uid": uid}})
+    };
+    let (wrappers, sets) = ("workload.codeflare.dev/v1beta2", "jobset.x-k8s.io/v1alpha2");
+    let pod = json!({"spec": {"containers": [{"name": "main", "image": "x"}]}});
+    let template = json!({"apiVersion": sets, "kind": "JobSet", "metadata": {"name": "set"},
+        "spec": {"replicatedJobs": [{"name": "r", "template": {"spec": {"template": pod}}}]}});
+    let mut set = template.clone();
+    set["metadata"] = owned("set", [wrappers, "AppWrapper", "train"]);
+    for (ready, want) in
+        [("False", vec!["About", "OfJob", "OfPod", "OfSet"]), ("True", vec!["About"])]
+    {
+        let documents = [
+            json!({"apiVersion": wrappers, "kind": "AppWrapper",
+                "metadata": {"name": "train", "namespace": "team", "uid": "train",
+                    "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {"components": [{"template": template.clone()}]},
+                "status": {"phase": "Running", "conditions": [{"type": "PodsReady", "status": ready,
+                    "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"}]}}),
+            set.clone(),
+            json!({"apiVersion": "batch/v1", "kind": "Job",
+                "metadata": owned("job", [sets, "JobSet", "set"])}),
+            json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending"},
+                "metadata": owned("pod", ["batch/v1", "Job", "job"])}),
+            json!({"apiVersion": "batch/v1", "kind": "Job",
+                "metadata": owned("other", [sets, "JobSet", "another"])}),
+            event("About", "train"),
+            event("OfSet", "set"),
+            event("OfJob", "job"),
+            event("OfPod", "pod"),
+            event("OfOther", "other"),
+        ];
+        let documents = documents.map(document).into();
+        let recording = Recording::of_bundle(documents, crate::config::Config::default()).unwrap();
+        let story = serde_json::to_value(recording.story("team", "train", None).unwrap()).unwrap();
+        let events = story["description"]["events"].as_array().unwrap().iter();
+        let reasons: Vec<_> = events.filter_map(|event| event["reason"].as_str()).collect();
+        assert_eq!(reasons, want, "{ready}");
+    }
+}
+
 #[tokio::test]
 async fn a_reader_follows_the_rows_and_their_changes() {
     let rows = Arc::new(rows::Rows::default());

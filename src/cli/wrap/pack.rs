@@ -28,18 +28,25 @@ const WITHOUT_PODS: [&str; 5] =
     ["", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io"];
 
 /// Groups and kinds of objects that are in no namespace.
-const CLUSTER_SCOPED: [(&str, &str); 15] = [
+const CLUSTER_SCOPED: [(&str, &str); 22] = [
     ("", "Namespace"),
     ("", "Node"),
     ("", "PersistentVolume"),
+    ("networking.k8s.io", "IngressClass"),
     ("node.k8s.io", "RuntimeClass"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("resource.k8s.io", "DeviceClass"),
+    ("resource.k8s.io", "ResourceSlice"),
     ("scheduling.k8s.io", "PriorityClass"),
+    ("storage.k8s.io", "CSIDriver"),
     ("storage.k8s.io", "StorageClass"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
     (keys::KUEUE_GROUP, "AdmissionCheck"),
     (keys::KUEUE_GROUP, "ClusterQueue"),
+    (keys::KUEUE_GROUP, "Cohort"),
+    (keys::KUEUE_GROUP, "MultiKueueCluster"),
+    (keys::KUEUE_GROUP, "MultiKueueConfig"),
     (keys::KUEUE_GROUP, "ResourceFlavor"),
     (keys::KUEUE_GROUP, "Topology"),
     (keys::KUEUE_GROUP, "WorkloadPriorityClass"),
@@ -504,6 +511,16 @@ data: {a: b}
             ("storage.k8s.io/v1", "StorageClass", true),
             ("kueue.x-k8s.io/v1beta1", "ClusterQueue", true),
             ("kueue.x-k8s.io/v1beta1", "ResourceFlavor", true),
+            ("kueue.x-k8s.io/v1beta2", "Cohort", true),
+            ("kueue.x-k8s.io/v1beta1", "MultiKueueCluster", true),
+            ("kueue.x-k8s.io/v1beta1", "MultiKueueConfig", true),
+            ("kueue.x-k8s.io/v1beta1", "LocalQueue", false),
+            ("networking.k8s.io/v1", "IngressClass", true),
+            ("networking.k8s.io/v1", "Ingress", false),
+            ("resource.k8s.io/v1", "DeviceClass", true),
+            ("resource.k8s.io/v1", "ResourceSlice", true),
+            ("resource.k8s.io/v1", "ResourceClaim", false),
+            ("storage.k8s.io/v1", "CSIDriver", true),
             ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", true),
             ("example.com/v1", "Namespace", false),
         ] {

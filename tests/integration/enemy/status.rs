@@ -245,9 +245,9 @@ fn quota_is_not_released_by_a_word() {
     });
 }
 
-/// Lets the API server refuse every change of a status in this namespace, as it does where an object cannot
-/// be stored.
-async fn refuse_statuses(case: &Case) {
+/// Lets the API server refuse every change of a status in this namespace, by a policy and its binding of which these fields
+/// tell why.
+async fn refuse_statuses(case: &Case, mut policy: Value, mut binding: Value) {
     let api = |kind: &str| -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
         Api::all_with(case.client.clone(), &ApiResource::from_gvk(&gvk))
@@ -266,20 +266,12 @@ async fn refuse_statuses(case: &Case) {
         "resources": ["appwrappers/status"],
     });
     let namespace = json!({"matchLabels": {"kubernetes.io/metadata.name": case.namespace}});
-    create(
-        "ValidatingAdmissionPolicy",
-        json!({
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": namespace},
-            "validations": [{"expression": "false", "message": "request is too large"}],
-        }),
-    )
-    .await;
-    create(
-        "ValidatingAdmissionPolicyBinding",
-        json!({"policyName": name, "validationActions": ["Deny"]}),
-    )
-    .await;
+    policy["failurePolicy"] = "Fail".into();
+    policy["matchConstraints"] = json!({"resourceRules": [rule], "namespaceSelector": namespace});
+    create("ValidatingAdmissionPolicy", policy).await;
+    binding["policyName"] = name.as_str().into();
+    binding["validationActions"] = json!(["Deny"]);
+    create("ValidatingAdmissionPolicyBinding", binding).await;
     // it holds from some moment on, which nothing announces but a refusal
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let patch = Patch::Merge(json!({"status": {"resettingCount": 1}}));
@@ -288,15 +280,14 @@ async fn refuse_statuses(case: &Case) {
     }
 }
 
-#[test]
-fn what_is_asked_for_does_not_wait_for_a_status_that_cannot_be_stored() {
-    let name = "what_is_asked_for_waits_for_no_status";
-    without_webhook(name, async |case| {
+/// A deletion and a suspension that begin while such a policy refuses each status; an event tells of it for this reason.
+fn go_on_without_a_status(name: &str, policy: Value, binding: Value, reason: &str) {
+    without_webhook(name, async move |case| {
         for name in ["deleted", "suspended"] {
             case.wrap(name, json!({}), vec![job(name, json!({}), &[])]).await;
             case.ready(name, 0).await;
         }
-        refuse_statuses(&case).await;
+        refuse_statuses(&case, policy, binding).await;
         case.delete_wrapper("deleted").await;
         case.suspend("suspended", true).await;
         case.gone("AppWrapper", "deleted").await;
@@ -310,7 +301,25 @@ fn what_is_asked_for_does_not_wait_for_a_status_that_cannot_be_stored() {
         }
         let stored = case.phase("suspended", "Running").await;
         assert_eq!(stored.condition("QuotaReserved"), "True", "nothing else can be stored");
-        case.warning("suspended", "ObjectTooLarge").await;
+        case.warning("suspended", reason).await;
         assert!(case.stored("batch/v1", "Job", "suspended").await.is_none());
     });
+}
+
+#[test]
+fn what_is_asked_for_does_not_wait_for_a_status_that_cannot_be_stored() {
+    let validation = json!({"expression": "false", "message": "request is too large"});
+    let policy = json!({"validations": [validation]});
+    let name = "what_is_asked_for_waits_for_no_status";
+    go_on_without_a_status(name, policy, json!({}), "ObjectTooLarge");
+}
+
+/// Such a policy says that it is not configured yet, until its parameter is created.
+#[test]
+fn what_is_asked_for_does_not_wait_for_the_parameter_of_a_policy() {
+    let kind = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let policy = json!({"paramKind": kind, "validations": [{"expression": "true"}]});
+    let binding = json!({"paramRef": {"name": "none", "parameterNotFoundAction": "Deny"}});
+    let name = "what_is_asked_for_waits_for_no_parameter";
+    go_on_without_a_status(name, policy, binding, "WriteFailed");
 }

@@ -143,7 +143,7 @@ impl Lane {
             let name = port["name"].as_str().expect("a name").to_owned();
             port["containerPort"] = ports[&name].clone();
         }
-        for probe in ["livenessProbe", "readinessProbe"] {
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             container[probe]["httpGet"]["host"] = json!("127.0.0.1");
             container[probe]["periodSeconds"] = json!(1);
         }

@@ -92,15 +92,17 @@ pub struct Events(Arc<Shared>);
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
+    /// Nothing waits any more, and nothing is on its way.
+    all_sent: Notify,
     normal: RateLimiter<String>,
     warning: RateLimiter<String>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        let (waiting, changed) = (Mutex::default(), Notify::default());
+        let [changed, all_sent] = [(); 2].map(|()| Notify::default());
         let [normal, warning] = [NORMAL, WARNING].map(RateLimiter::new);
-        Self { waiting, changed, normal, warning }
+        Self { waiting: Mutex::default(), changed, all_sent, normal, warning }
     }
 }
 
@@ -168,6 +170,11 @@ impl Waiting {
             self.turns.push_back(namespace.to_owned());
         }
     }
+
+    /// How many wait or are on their way.
+    fn left(&self) -> usize {
+        self.count + self.on_their_way.len()
+    }
 }
 
 impl Events {
@@ -216,6 +223,23 @@ impl Events {
         Some(notice)
     }
 
+    /// How many events are not sent yet.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.waiting().left()
+    }
+
+    /// Ends when everything is sent that was handed in, while [`Events::publish`] runs.
+    pub async fn all_sent(&self) {
+        loop {
+            let all_sent = self.0.all_sent.notified();
+            if self.left() == 0 {
+                return;
+            }
+            all_sent.await;
+        }
+    }
+
     /// Sends what is handed in, forever; calls `lost` for each event that the API server does not accept.
     pub async fn publish(&self, client: &Client, lost: impl Fn()) {
         let recorder = || Recorder::new(client.clone(), Reporter::from(CONTROLLER));
@@ -240,6 +264,9 @@ impl Events {
                     self.waiting().sent(&namespace);
                     if !is_sent {
                         lost();
+                    }
+                    if self.left() == 0 {
+                        self.0.all_sent.notify_waiters();
                     }
                 }
                 () = self.0.changed.notified() => {}

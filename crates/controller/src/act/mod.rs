@@ -73,10 +73,10 @@ impl Error {
         client::is_rejected_for_good(&self.source)
     }
 
-    /// The authorizer of the API server denies the request: one that has just started may allow it a moment later.
+    /// The API server refuses the request, and may take it a moment later.
     #[must_use]
-    pub fn is_denied(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if client::is_denied_by_authorizer(status))
+    pub fn is_refused_for_now(&self) -> bool {
+        client::is_refused_for_now(&self.source)
     }
 
     /// A webhook that the API server calls does not answer.

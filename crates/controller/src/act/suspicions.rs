@@ -60,12 +60,13 @@ pub async fn delete(client: &Client, node: &str, stored: &Stored) -> Result<(), 
     deleted.map(drop).map_err(|error| Error::new(format!("delete NodeSuspicion {node}"), error))
 }
 
-/// Tells of a Node that becomes suspect, in an event on the Node; whether it was accepted.
+/// Tells of a Node that becomes suspect, in an event on the Node; whether it was accepted. No effect: too many others have
+/// more points.
 pub async fn tell(
     client: &Client,
     node: &str,
     spec: &NodeSuspicionSpec,
-    effect: SuspectEffect,
+    effect: Option<SuspectEffect>,
 ) -> bool {
     let about = ObjectReference {
         api_version: Some(Node::api_version(&()).into_owned()),
@@ -75,11 +76,12 @@ pub async fn tell(
         ..ObjectReference::default()
     };
     let what = match effect {
-        SuspectEffect::Prefer => "prefer",
-        SuspectEffect::Require => "require",
+        Some(SuspectEffect::Prefer) => "prefer other nodes",
+        Some(SuspectEffect::Require) => "require other nodes if those have room",
+        None => "do not avoid it, since other nodes have more points and no more may be avoided",
     };
     let text = format!(
-        "Failures of AppWrappers began on this node ({} points): pods of new attempts {what} other nodes; see \
+        "Failures of AppWrappers began on this node ({} points): pods of new attempts {what}; see \
          NodeSuspicion {node}",
         spec.score
     );

@@ -34,8 +34,8 @@ type Texts = Result<(Vec<u8>, Vec<u8>), (PathBuf, std::io::ErrorKind)>;
 pub async fn files(directory: PathBuf, current: Arc<Current>) {
     let take = |texts: &Texts| {
         let pair = parse(texts)?;
-        let until = pair.not_after();
-        tracing::info!(directory = %directory.display(), %until, "Certificate loaded.");
+        let (from, until) = (pair.not_before(), pair.not_after());
+        tracing::info!(directory = %directory.display(), %from, %until, "Certificate loaded.");
         current.set(pair);
         Ok::<_, Error>(())
     };

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 const LIFE_MIN: Duration = Duration::from_secs(12);
 /// The longest overlap of two generations.
 const OVERLAP_MAX: Duration = Duration::from_mins(10);
-/// A generation is valid since so long before it was made: clocks differ.
-const SKEW: Duration = Duration::from_mins(5);
+/// A generation is valid since at most so long before it was made: clocks differ, also by the time zone.
+const SKEW_MAX: Duration = Duration::from_hours(24);
 
 /// How long a generation lives, and when the next one comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,18 @@ impl Lifetimes {
         (self.life / 12).min(OVERLAP_MAX)
     }
 
-    /// From when until when a generation is valid that is made now.
+    /// From when until when a generation is valid that is made now: since a twelfth of the life, at most a day.
     #[must_use]
     pub fn valid(self, now: Timestamp) -> (Timestamp, Timestamp) {
-        (before(now, SKEW), after(now, self.life))
+        (before(now, (self.life / 12).min(SKEW_MAX)), after(now, self.life))
+    }
+
+    /// Whether a generation that is valid from then on is of no use yet, since the clock that it was made by was ahead. If it
+    /// was ahead by more than a quarter of the life, either clock may be wrong, and what is made by one is soon of no use for
+    /// the other: then the generation stays.
+    #[must_use]
+    pub fn is_early(self, from: Timestamp, now: Timestamp) -> bool {
+        now < from && from < after(now, self.life / 4)
     }
 
     /// When the next generation is made, of one that is valid until then: at two thirds of its life.

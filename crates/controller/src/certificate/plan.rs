@@ -38,7 +38,7 @@ pub struct WebhookState {
 /// The plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation<'a> {
-    /// What is served: what the Secret says, also where it has expired and nothing better is there yet.
+    /// What is served: what the Secret says, also where it has expired or is not valid yet, and nothing better is there.
     pub serve: Option<&'a Served>,
     /// How the Secret changes, before anything else.
     pub change: Option<Change>,
@@ -94,9 +94,12 @@ fn change(
     now: Timestamp,
     lifetimes: Lifetimes,
 ) -> Option<Change> {
-    let is_usable = |served: &Served| now < served.until() && served.covers(names);
-    let next = stored.next.as_ref().filter(|next| is_usable(&next.served));
-    let Some(current) = stored.current.as_ref().filter(|current| now < current.until()) else {
+    let is_valid = |served: &Served| {
+        now < served.until() && !lifetimes.is_early(served.pair().not_before(), now)
+    };
+    let is_usable = |next: &&Next| is_valid(&next.served) && next.served.covers(names);
+    let next = stored.next.as_ref().filter(is_usable);
+    let Some(current) = stored.current.as_ref().filter(|current| is_valid(current)) else {
         return Some(next.map_or(Change::Make, |_| Change::Promote));
     };
     if let Some(next) = next {

@@ -373,8 +373,8 @@ impl Renewer {
     fn serve(&self, plan: &Rotation<'_>) {
         let Some(served) = plan.serve else { return };
         if self.current.pair().as_ref() != Some(served.pair()) {
-            let until = served.pair().not_after();
-            tracing::info!(%until, "Serving a new certificate.");
+            let (from, until) = (served.pair().not_before(), served.pair().not_after());
+            tracing::info!(%from, %until, "Serving a new certificate.");
             self.current.set(served.pair().clone());
         }
     }

@@ -37,7 +37,7 @@ pub use read_only::{WouldWrite, read_only};
 
 /// The timeout of a call: the API server gives a webhook 30 s, for admission and for conversion, and its answer tells
 /// which object the call was about.
-const CALL_WITHIN: Duration = Duration::from_secs(35);
+pub const CALL_WITHIN: Duration = Duration::from_secs(35);
 /// The timeout of a list of all namespaces: a page may be large. The API server has the same timeout.
 const LIST_ALL_WITHIN: Duration = Duration::from_mins(1);
 /// The most bytes of an error. It names every field that is invalid, and the author of an object chooses how many are.
@@ -123,6 +123,15 @@ pub fn is_rejected_for_good(error: &kube::Error) -> bool {
         422 => !status.message.split(IS_INVALID).next().is_some_and(for_now),
         code => matches!(code, 400 | 405 | 413 | 415),
     }
+}
+
+/// Whether the API server refuses a request that it may take a moment later: one that has just started denies what it allows, and
+/// admission refuses for now ([`REFUSED_FOR_NOW`]). Nothing says that it ends: a parameter of a policy may never be created.
+#[must_use]
+pub fn is_refused_for_now(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let is_refused = matches!(status.code, 403 | 422);
+    is_refused && (is_denied_by_authorizer(status) || !is_rejected_for_good(error))
 }
 
 /// Whether the API server says that a webhook that it calls, for admission or for conversion, does not answer: that refuses

@@ -14,7 +14,7 @@ use crate::decide::Warning;
 use crate::metrics::{Metrics, PanicSite};
 use crate::observe::cache::Key;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
-use crate::reconcile::Context;
+use crate::reconcile::{self, Context};
 
 /// First and longest pause after a panic.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
@@ -67,13 +67,9 @@ impl Panics {
         };
         let pause = first.saturating_mul(2_u32.saturating_pow(before)).min(longest);
         context.metrics.panicked(PanicSite::Reconcile);
-        let seconds = pause.as_secs();
-        tracing::error!(
-            namespace = key.namespace,
-            appwrapper = key.name,
-            seconds,
-            "Internal error; retrying after a pause."
-        );
+        reconcile::span(stored).in_scope(|| {
+            tracing::error!(seconds = pause.as_secs(), "Internal error; retrying after a pause.");
+        });
         // the remembered state may be incomplete
         context.forget(&key);
         let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };

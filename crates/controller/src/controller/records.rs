@@ -147,13 +147,14 @@ mod tests {
         let history = History { enabled: true, per_namespace: 1, ..History::default() };
         let config = Config { history: history.clone(), ..Config::default() };
         let context = Context::new(client, Arc::new(ManualClock::at(now)), config, |_| ());
-        let take = |namespace| context.records.lock().unwrap().take(namespace, &history);
-        assert_eq!(["flood", "well"].map(take), [true; 2]);
+        let take = |namespace, uid| context.records.lock().unwrap().take(namespace, uid, &history);
+        assert_eq!(["flood", "well"].map(|of| take(of, "first")), [true; 2]);
         tidy_once(&context).await;
         assert_eq!(deleted.lock().unwrap().len(), DELETED_AT_ONCE);
         let well = deleted.lock().unwrap().iter().filter(|name| name.contains("-well-")).count();
         assert_eq!(well, 2);
-        assert_eq!(["flood", "well"].map(take), [false, true], "only where none is left");
+        let second = ["flood", "well"].map(|of| take(of, "second"));
+        assert_eq!(second, [false, true], "only where none is left");
     }
 
     /// Whoever may change a ConfigMap may write any time of Go there.
@@ -190,14 +191,15 @@ mod tests {
             let history = History { enabled: true, per_namespace: 1, ..History::default() };
             let config = Config { history: history.clone(), ..Config::default() };
             let context = Context::new(client, Arc::new(ManualClock::at(now)), config, |_| ());
-            let take = |namespace| context.records.lock().unwrap().take(namespace, &history);
+            let take = |of, uid| context.records.lock().unwrap().take(of, uid, &history);
             let all = ["stuck", "well", "held", "none"];
-            assert_eq!(all.map(take), [true; 4]);
-            assert_eq!(all.map(take), [false; 4]);
+            assert_eq!(all.map(|of| take(of, "first")), [true; 4]);
+            assert_eq!(all.map(|of| take(of, "second")), [false; 4]);
             tidy_once(&context).await;
             assert_eq!(deleted.lock().unwrap().len(), want, "{code}");
             let renewed = [false, want > 0, true, true];
-            assert_eq!(all.map(take), renewed, "{code}: only where none is left to be deleted");
+            let third = all.map(|of| take(of, "third"));
+            assert_eq!(third, renewed, "{code}: only where none is left to be deleted");
         }
     }
 }

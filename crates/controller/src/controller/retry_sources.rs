@@ -18,12 +18,12 @@ use crate::reconcile::Context;
 use crate::telemetry;
 
 /// Pause before a kind that does not exist or whose access is forbidden is discovered again: Kueue may not
-/// be installed. A kind that was listed and is refused for this time is not known any more.
+/// be installed. If a kind is refused for this time, nothing of it is known, also where it was listed before.
 const ABSENT_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// Watches a kind of retry sources for as long as it is in use. Where it does not exist, nothing of it does. What was listed is
-/// known while the watch is refused for a moment: another version may be served, and an API server that has just started may
-/// refuse what it allows a moment later.
+/// known while the watch is refused for a moment, and the first list is awaited: another version may be served, and an API
+/// server that has just started may refuse what it allows a moment later.
 pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
     let mut refused_since: Option<Instant> = None;
     loop {
@@ -47,8 +47,8 @@ pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
                 }
                 // where lists alone are allowed, they stay rare
                 let is_brief = lists && !is_long;
-                let is_known = context.cache.sync(&kind) == Sync::Done;
-                if is_known && !is_brief { WATCH_AGAIN_AFTER } else { ABSENT_AGAIN_AFTER }
+                let is_given_up = context.cache.sync(&kind) == Sync::Blind;
+                if is_given_up || is_brief { ABSENT_AGAIN_AFTER } else { WATCH_AGAIN_AFTER }
             }
             Err(Error::NoKind(_) | Error::NotNamespaced(_)) => {
                 tracing::debug!(kind = kind.kind, "The API server does not serve the kind.");
@@ -97,13 +97,8 @@ fn apply(
         }
         _ => None,
     };
-    match code {
-        // without access, do not wait for the list forever
-        Some(403..=405) if context.cache.sync(kind) != Sync::Done => blind(context, queue, kind),
-        Some(403..=405) => {} // discovery says whether it is gone
-        _ => return true,
-    }
-    false
+    // discovery says whether it is gone
+    !matches!(code, Some(403..=405))
 }
 
 #[cfg(test)]

@@ -107,7 +107,8 @@ pub(super) async fn publish(context: &Context) {
         }
         let config = context.config();
         let Some(effect) = effect(&config) else { continue };
-        for write in context.suspicions.due(context.clock.elapsed()) {
+        let (elapsed, now) = (context.clock.elapsed(), context.clock.now());
+        for write in context.suspicions.due(elapsed, now, &config.node_suspicion) {
             let written = write_one(context, &config, &write, effect);
             if tokio::time::timeout(WRITTEN_WITHIN, written).await.is_err() {
                 tracing::warn!(node = write.node, "Timed out writing a NodeSuspicion.");
@@ -126,6 +127,9 @@ async fn write_one(context: &Context, config: &Config, one: &Write, effect: Susp
             if one.makes_suspect(now, settings) {
                 tracing::info!(node = one.node, score = spec.score, "The node is suspect.");
                 context.metrics.warning(write::NODE_SUSPECTED);
+                let suspects = context.suspicions.suspects(&context.cache, now, settings);
+                let is_avoided = suspects.iter().any(|(suspect, _)| suspect.node == one.node);
+                let effect = is_avoided.then_some(effect);
                 if !write::tell(&context.client, &one.node, &spec, effect).await {
                     context.metrics.event_dropped();
                 }
@@ -162,3 +166,6 @@ async fn delete_expired(context: &Context) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::act::events::{About, EventType};
 use crate::clock::SystemClock;
 
 /// A server with one AppWrapper, which lists pods once that is allowed, and counts writes.
@@ -132,6 +133,22 @@ async fn the_first_decisions_wait_a_while_for_the_configuration_of_kueue() {
         assert!(server.writes.load(Ordering::Relaxed) > 0, "read: {is_read}");
         run.abort();
     }
+}
+
+/// The server answers no write.
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_a_moment_for_events_and_counts_those_lost() {
+    let server = Server::default();
+    let controller = Controller::new(server.client(), Arc::new(SystemClock), Config::default());
+    let context = controller.context.clone();
+    let about = About { namespace: "n", name: "a", uid: "u" };
+    context.tell(&about, EventType::Normal, "Running", "m");
+    let begin = tokio::time::Instant::now();
+    controller.run(std::future::ready(())).await;
+    let waited = begin.elapsed();
+    assert!((EVENTS_SENT_WITHIN..EVENTS_SENT_WITHIN * 2).contains(&waited), "{waited:?}");
+    assert_eq!(server.writes.load(Ordering::Relaxed), 1);
+    assert!(context.metrics.page().contains("appwrapper_events_dropped_total 1\n"));
 }
 
 #[test]

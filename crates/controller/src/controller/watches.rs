@@ -116,6 +116,7 @@ pub(super) fn metadata_stream(
 async fn follow<T>(
     context: &Context,
     queue: &Queue,
+    kind: &str,
     events: impl Stream<Item = Result<Event<T>, watcher::Error>>,
     mut take: impl FnMut(Event<T>) -> Vec<Key>,
     listed: impl Fn(),
@@ -131,19 +132,24 @@ async fn follow<T>(
                     listed();
                 }
             }
-            Err(error) => tracing::warn!(cause = telemetry::chain(&error), "A watch failed."),
+            Err(error) => {
+                let cause = telemetry::chain(&error);
+                tracing::warn!(kind, cause, "The watch of a kind failed.");
+            }
         }
     }
 }
 
 async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     let config = watcher::Config::default().labels(keys::APPWRAPPER);
-    let events = stream(context, &pod_resource(), config);
+    let resource = pod_resource();
+    let events = stream(context, &resource, config);
     let mut feed = feed::Pods::default();
     let listed = || {
         listed.send_replace(true);
     };
-    follow(context, queue, events, |event| feed.take(&context.cache, event), listed).await;
+    let take = |event| feed.take(&context.cache, event);
+    follow(context, queue, &resource.kind, events, take, listed).await;
 }
 
 /// Watches nodes as configured, and restarts the watch when the relevant settings change.
@@ -182,7 +188,8 @@ async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks, listed: &wa
     let listed = || {
         listed.send_replace(true);
     };
-    follow(context, queue, events, |event| feed.take(&context.cache, event), listed).await;
+    let take = |event| feed.take(&context.cache, event);
+    follow(context, queue, &resource.kind, events, take, listed).await;
 }
 
 async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<bool>) {

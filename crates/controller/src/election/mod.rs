@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{GetParams, PostParams};
 use kube::{Client, Error, Resource};
 use serde_json::Value;
@@ -32,6 +32,10 @@ pub use lease::Times;
 use crate::clock::Clock;
 use crate::telemetry;
 use lease::{Entry, Record, Step};
+
+/// For how long a call that failed is remembered although the leader survived it: longer than most periods that begin anew
+/// after an outage.
+const REMEMBERED_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// Where the Lease is, and who wants it.
 #[derive(Clone, Debug)]
@@ -86,7 +90,7 @@ impl Election {
     }
 
     /// Waits until this replica leads. Errors are logged and retried. Returns when the last one was: an outage of the API
-    /// server ends the process that led when it began. One that the leader survived is left out.
+    /// server ends the process that led when it began. One that the leader survived is left out once it is long ago.
     pub async fn won(&mut self) -> Option<Timestamp> {
         loop {
             let pause = match self.turn(self.candidate.times.renew_deadline).await {
@@ -199,7 +203,8 @@ impl Election {
         }
     }
 
-    /// Forgets a failed call once the replica that led before it has renewed the Lease after it.
+    /// Forgets a failed call once the replica that led before it has renewed the Lease after it, and the call is long ago:
+    /// until then, a replica that takes over knows of the outage by it alone.
     fn forget_failure(&mut self, read: &Record) {
         let Some(failure) = &mut self.failure else { return };
         if failure.leader.is_empty() || failure.leader != read.holder() {
@@ -207,7 +212,8 @@ impl Election {
         }
         let is_renewed = failure.version.as_ref().is_some_and(|first| first != read.version());
         failure.version.get_or_insert_with(|| read.version().to_owned());
-        if is_renewed {
+        let is_old = self.clock.now().duration_since(failure.at) > REMEMBERED_FOR;
+        if is_renewed && is_old {
             self.failure = None;
         }
     }
@@ -377,21 +383,29 @@ mod tests {
     async fn a_failed_call_that_the_leader_survived_is_forgotten() {
         let a = |version: &'static str| Some(("a", version));
         let b = |version: &'static str| Some(("b", version));
-        for (reads, is_known) in [
-            (vec![], false),
-            (vec![None, None], true),
-            (vec![a("1"), None, a("2"), a("3")], false),
-            (vec![a("1"), None, a("2"), a("2")], true),
-            (vec![a("1"), None, a("2")], true),
-            (vec![a("1"), None, b("2"), b("3")], true), // it may have ended another leader
-            (vec![a("1"), None, b("2"), None, b("3"), b("4")], true),
-            (vec![a("1"), None, a("2"), None, a("3")], true),
-            (vec![a("1"), None, a("2"), a("3"), None], true),
-            (vec![None, a("2"), a("3")], true),
+        for (minutes, reads, is_known) in [
+            (6, vec![], false),
+            (6, vec![None, None], true),
+            (6, vec![a("1"), None, a("2"), a("3")], false),
+            // what the old leader knows of the outage goes with it
+            (5, vec![a("1"), None, a("2"), a("3")], true),
+            (5, vec![a("1"), None, a("2"), a("3"), a("4")], false),
+            (6, vec![a("1"), None, a("2"), a("2")], true),
+            (6, vec![a("1"), None, a("2")], true),
+            (6, vec![a("1"), None, b("2"), b("3")], true), // it may have ended another leader
+            (6, vec![a("1"), None, b("2"), None, b("3"), b("4")], true),
+            (6, vec![a("1"), None, a("2"), None, a("3")], true),
+            (6, vec![a("1"), None, a("2"), a("3"), None], true),
+            (6, vec![None, a("2"), a("3")], true),
         ] {
             let left = Arc::new(Mutex::new(reads.clone().into_iter()));
+            let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+            let time = clock.clone();
             let service = tower::service_fn(move |request: Request<Body>| {
                 let is_read = request.method() == http::Method::GET;
+                if is_read {
+                    time.advance(Duration::from_mins(minutes));
+                }
                 let next = if is_read { left.lock().unwrap().next() } else { None };
                 let (code, body) = match next.unwrap_or(Some(("", "9"))) {
                     Some((holder, version)) => {
@@ -404,13 +418,12 @@ mod tests {
                 let body = Body::from(body.to_string().into_bytes());
                 std::future::ready(Response::builder().status(code).body(body))
             });
-            let now = Timestamp::UNIX_EPOCH;
-            let clock = Arc::new(ManualClock::at(now));
             let (namespace, name) = ("system".to_owned(), "lock".to_owned());
             let identity = "me".to_owned();
             let candidate = Candidate { namespace, name, identity, times: Times::default() };
             let mut election = Election::new(Client::new(service, "default"), clock, candidate);
-            assert_eq!(election.won().await, is_known.then_some(now), "{reads:?}");
+            let failed_at = election.won().await;
+            assert_eq!(failed_at.is_some(), is_known, "{minutes} min each: {reads:?}");
         }
     }
 

@@ -1,11 +1,11 @@
 //! The bytes of a connection, which tell how far its requests are.
 //!
 //! ```text
-//!        first byte         whole head         whole body              answer              all sent
-//! Idle ─────────────▶ Head ────────────▶ Body ────────────▶ Answering ────────▶ Sending ────────────▶ Idle
+//!       first byte      whole head      whole body           answer         whole answer          all sent
+//! Idle ───────────▶ Head ──────────▶ Body ──────────▶ Answering ──────▶ Sending ──────────────▶ Flushing ──────────▶ Idle
 //! ```
 //!
-//! The service tells of the three in the middle. Who may stay in which stage for how long is seen by
+//! The service tells of those in the middle. Who may stay in which stage for how long is seen by
 //! [`overdue`], beside the connection: hyper does not look at a connection on which nothing happens.
 
 use std::io;
@@ -43,7 +43,7 @@ pub(super) async fn overdue(place: &Place, limits: &Limits) -> Stage {
             Stage::Body => Some(limits.body),
             // the router's matter
             Stage::Answering => None,
-            Stage::Sending => Some(limits.answer),
+            Stage::Sending | Stage::Flushing => Some(limits.answer),
         };
         // a time so long that no clock shows its end is none
         let end = time.and_then(|time| since.checked_add(time));
@@ -89,7 +89,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Line<T> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.inner).poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {
-            this.place.follow(Stage::Sending, Stage::Idle);
+            this.place.follow(Stage::Flushing, Stage::Idle);
         }
         flushed
     }

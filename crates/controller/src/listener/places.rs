@@ -25,8 +25,10 @@ pub(super) enum Stage {
     Body,
     /// A request is here, and is being answered.
     Answering,
-    /// The answer is on its way.
+    /// The answer is being sent; parts of it may not be there yet.
     Sending,
+    /// All of the answer is there, and the rest of it is on its way.
+    Flushing,
 }
 
 /// Who gives way first.
@@ -43,7 +45,7 @@ impl Stage {
     const fn worth(self) -> Worth {
         match self {
             Self::Idle => Worth::Idle,
-            Self::Head | Self::Body | Self::Sending => Worth::Incomplete,
+            Self::Head | Self::Body | Self::Sending | Self::Flushing => Worth::Incomplete,
             Self::Answering => Worth::Answering,
         }
     }

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 use super::Peer;
-use super::body::Arriving;
+use super::body::{Arriving, Leaving};
 use super::line::{Line, overdue};
 use super::places::{Most, Place, Places, Stage};
 
@@ -42,7 +42,7 @@ pub struct Limits {
     pub idle: Duration,
     /// From the head of a request to the end of its body, unless the router has no time for so long.
     pub body: Duration,
-    /// How long a client may take for an answer.
+    /// How long an answer may take until its last part is there, and how long a client may then take for the rest.
     pub answer: Duration,
     /// Headers of a request.
     pub headers_max: usize,
@@ -238,7 +238,7 @@ impl Connection {
             async move {
                 let answer = answer.await;
                 place.enter(Stage::Sending);
-                answer
+                answer.map(|answer| answer.map(|body| Leaving::new(body, place)))
             }
         });
         let mut http = http1::Builder::new();

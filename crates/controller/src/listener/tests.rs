@@ -1,12 +1,14 @@
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::Extension;
 use axum::routing::{get, post};
+use futures::{StreamExt, stream};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -91,6 +93,7 @@ fn any_stage() -> impl Strategy<Value = Stage> {
         Just(Stage::Body),
         Just(Stage::Answering),
         Just(Stage::Sending),
+        Just(Stage::Flushing),
     ]
 }
 
@@ -134,6 +137,15 @@ struct Served {
     go_on: Arc<Notify>,
 }
 
+/// An answer that comes in parts, long after each other.
+fn parts() -> Body {
+    let parts = stream::iter(["first", "second"]).then(|part| async move {
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        Ok::<_, Infallible>(part)
+    });
+    Body::from_stream(parts)
+}
+
 async fn start(limits: Limits) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -148,6 +160,7 @@ async fn start(limits: Limits) -> Served {
         .route("/", get(async |Extension(peer): Extension<Peer>| format!("{peer:?}")))
         .route("/wait", wait)
         .route("/large", get(async || "x".repeat(64 << 20)))
+        .route("/parts", get(async || parts()))
         .route("/body", post(async |body: Bytes| body.len().to_string()));
     tokio::spawn(serve(listener, router, Plain, limits, std::future::pending()));
     Served { address, waits, go_on }
@@ -260,6 +273,18 @@ async fn who_does_not_take_the_answer_is_given_up() {
         read += count;
     }
     assert!(read < 64 << 20, "it was cut off: {read}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_not_idle_until_its_last_part_is_sent() {
+    let (never, idle) = (Duration::MAX, Duration::from_mins(3));
+    let limits = Limits { header: never, body: never, answer: never, idle, ..Limits::default() };
+    let server = start(limits).await;
+    let mut stream = from(1, &server).await;
+    stream.write_all(b"GET /parts HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.contains("first") && text.ends_with("second\r\n0\r\n\r\n"), "{text}");
 }
 
 #[tokio::test]

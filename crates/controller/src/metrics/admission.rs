@@ -16,7 +16,7 @@ pub enum ReviewResult {
     Allowed,
     /// Denied.
     Denied,
-    /// The request is not a valid admission review.
+    /// The request is not a valid admission review, or its body did not arrive.
     Malformed,
     /// Too many at a time.
     Overloaded,

@@ -3,13 +3,18 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Method, Request, Response, Uri};
 use prometheus::IntCounterVec;
+use tokio::time::Instant;
 use tower::{Layer, Service};
 
 /// The code of a request without a response.
 const NO_ANSWER: &str = "error";
+/// A request that is given up counts as one without a response if it has waited this long. An earlier one is not needed any more:
+/// a watch ends, a client of the webhook leaves, another replica leads.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// A layer for a client.
 #[derive(Clone, Debug)]
@@ -20,6 +25,29 @@ pub struct CountCalls(IntCounterVec);
 pub struct Counted<S> {
     inner: S,
     counter: IntCounterVec,
+}
+
+/// A request that waits for its response.
+struct Waiting {
+    counter: IntCounterVec,
+    verb: &'static str,
+    since: Instant,
+    is_counted: bool,
+}
+
+impl Waiting {
+    fn count(&mut self, code: &str) {
+        self.is_counted = true;
+        self.counter.with_label_values(&[self.verb, code]).inc();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.is_counted && self.since.elapsed() >= GIVEN_UP_AFTER {
+            self.count(NO_ANSWER);
+        }
+    }
 }
 
 impl CountCalls {
@@ -50,14 +78,18 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let verb = verb(request.method(), request.uri());
-        let counter = self.counter.clone();
+        let mut waiting = Waiting {
+            counter: self.counter.clone(),
+            verb: verb(request.method(), request.uri()),
+            since: Instant::now(),
+            is_counted: false,
+        };
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
             let code = answer.as_ref().map(Response::status);
             let code = code.as_ref().map_or(NO_ANSWER, |status| status.as_str());
-            counter.with_label_values(&[verb, code]).inc();
+            waiting.count(code);
             answer
         })
     }
@@ -124,12 +156,13 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn answers_and_their_absence_are_counted() {
         let metrics = super::super::Metrics::new();
         let service = tower::service_fn(|request: Request<()>| async move {
             match request.uri().path() {
                 "/api/v1/pods" => Ok(Response::new(())),
+                "/api/v1/nodes/hangs" => std::future::pending().await,
                 _ => Err(std::io::Error::other("cut off")),
             }
         });
@@ -137,10 +170,15 @@ mod tests {
         for path in ["/api/v1/pods", "/api/v1/pods", "/api/v1/nodes/n"] {
             drop(counted.call(Request::get(path).body(()).unwrap()).await);
         }
+        for waits in [GIVEN_UP_AFTER / 2, GIVEN_UP_AFTER] {
+            let answer = counted.call(Request::delete("/api/v1/nodes/hangs").body(()).unwrap());
+            tokio::time::timeout(waits, answer).await.unwrap_err();
+        }
         let page = metrics.page();
         for line in [
             r#"appwrapper_api_requests_total{code="200",verb="list"} 2"#,
             r#"appwrapper_api_requests_total{code="error",verb="get"} 1"#,
+            r#"appwrapper_api_requests_total{code="error",verb="delete"} 1"#,
         ] {
             assert!(page.contains(line), "{page}");
         }

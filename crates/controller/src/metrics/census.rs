@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{CounterVec, GaugeVec, IntGauge, IntGaugeVec};
 
+use super::from_zero::FromZero;
 use super::make::{amount, gauge, level, plain_gauge};
 use super::queues::Queues;
 use super::resources::ResourceSeconds;
@@ -48,9 +49,11 @@ pub struct Present {
     pub queue_known: QueueKnown,
     /// `QuotaReserved` is True, it has pod sets, and no pod of it is Running.
     pub idle: bool,
+    /// How long it has been so, as its status says; for the first look of a process.
+    pub idle_for: Duration,
     /// Its pods that still exist longer than its forceful deletion grace period after their `deletionTimestamp`.
     pub stuck_pods: usize,
-    /// It is in forceful deletion, and some of its resources still exist.
+    /// It, or a component of it, is in forceful deletion or waits for pods whose owner cannot be determined.
     pub stuck: bool,
     /// `PodsOverQuota` is True.
     pub over_quota: bool,
@@ -68,7 +71,7 @@ pub enum QueueKnown {
     Exists,
 }
 
-type Source = Box<dyn Fn() -> Option<Census> + Send + Sync>;
+type Source = Arc<dyn Fn() -> Option<Census> + Send + Sync>;
 
 /// The collector: asks its source at each scrape.
 #[derive(Clone)]
@@ -79,8 +82,21 @@ struct Inner {
     leader: IntGauge,
     queues: Queues,
     resources: ResourceSeconds,
+    /// By action, source and category.
+    failures: FromZero<3>,
+    /// By reason.
+    warnings: FromZero<1>,
     last: Option<Duration>,
-    idle_since: BTreeMap<String, Duration>,
+    idle: BTreeMap<String, Idle>,
+}
+
+/// An AppWrapper that was idle at the last look.
+#[derive(Clone, Copy)]
+struct Idle {
+    /// When it was first seen so.
+    seen: Duration,
+    /// How long it had been so by then.
+    before: Duration,
 }
 
 struct Gauges {
@@ -92,7 +108,8 @@ struct Gauges {
     stuck: IntGauge,
     over_quota: IntGauge,
     suspect_nodes: IntGauge,
-    resources: CounterVec,
+    /// Those of which new series are 0 at first.
+    from_zero: [CounterVec; 3],
 }
 
 impl fmt::Debug for World {
@@ -104,29 +121,53 @@ impl fmt::Debug for World {
 impl World {
     pub(super) fn new(leader: IntGauge) -> Self {
         let resources = ResourceSeconds::new();
-        let gauges = Gauges::new(resources.counter());
+        let failures = FromZero::new(amount(
+            "appwrapper_failures_total",
+            "Failures handled, by action, source of the decision, and failure category.",
+            &["action", "source", "category"],
+        ));
+        let warnings = FromZero::new(amount(
+            "appwrapper_warnings_total",
+            "Kubernetes events of type Warning.",
+            &["reason"],
+        ));
+        let gauges = Gauges::new([resources.counter(), failures.counter(), warnings.counter()]);
         let inner = Inner {
             source: None,
             leader,
             queues: Queues::up_to(QUEUES_MAX),
             resources,
+            failures,
+            warnings,
             last: None,
-            idle_since: BTreeMap::new(),
+            idle: BTreeMap::new(),
         };
         Self(Arc::new(Mutex::new(inner)), Arc::new(gauges))
     }
 
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn count_with(&self, source: impl Fn() -> Option<Census> + Send + Sync + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).source = Some(Box::new(source));
+        self.lock().source = Some(Arc::new(source));
     }
 
     pub(super) fn spent(&self, spent: &Spent) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).resources.note(spent);
+        self.lock().resources.note(spent);
+    }
+
+    pub(super) fn failed(&self, labels: [&str; 3]) {
+        self.lock().failures.note(labels.map(str::to_owned), 1.0);
+    }
+
+    pub(super) fn warned(&self, reason: &str) {
+        self.lock().warnings.note([reason.to_owned()], 1.0);
     }
 }
 
 impl Gauges {
-    fn new(resources: CounterVec) -> Self {
+    fn new(from_zero: [CounterVec; 3]) -> Self {
         Self {
             present: gauge(
                 "appwrapper_appwrappers",
@@ -154,7 +195,7 @@ impl Gauges {
             ),
             stuck: plain_gauge(
                 "appwrapper_stuck_deletions",
-                "AppWrappers in forceful deletion whose resources still exist.",
+                "AppWrappers in forceful deletion, or with a component in it, or waiting for pods whose owner cannot be determined.",
             ),
             over_quota: plain_gauge(
                 "appwrapper_pods_over_quota",
@@ -164,11 +205,11 @@ impl Gauges {
                 "appwrapper_suspect_nodes",
                 "Nodes that pods of new attempts avoid because failures of AppWrappers began on them.",
             ),
-            resources,
+            from_zero,
         }
     }
 
-    fn all(&self) -> [&dyn Collector; 9] {
+    fn all(&self) -> [&dyn Collector; 11] {
         let Self {
             present,
             idle,
@@ -178,9 +219,9 @@ impl Gauges {
             stuck,
             over_quota,
             suspect_nodes,
-            resources,
+            from_zero: [a, b, c],
         } = self;
-        [present, idle, longest, seconds, stuck_pods, stuck, over_quota, suspect_nodes, resources]
+        [present, idle, longest, seconds, stuck_pods, stuck, over_quota, suspect_nodes, a, b, c]
     }
 
     fn show(&self, census: &Census, inner: &mut Inner) {
@@ -189,14 +230,16 @@ impl Gauges {
         self.longest.reset();
         let gap = inner.last.map_or(Duration::ZERO, |last| census.at.saturating_sub(last));
         let gap = gap.min(GAP_MAX).as_secs_f64();
-        inner.last = Some(census.at);
-        let before = std::mem::take(&mut inner.idle_since);
+        let is_first = inner.last.replace(census.at).is_none();
+        let before = std::mem::take(&mut inner.idle);
         for lost in inner.queues.choose(&census.present) {
             // it is not there where nobody was idle
             drop(self.seconds.remove_label_values(&[&lost]));
             inner.resources.forget(&lost);
         }
-        inner.resources.flush(&inner.queues);
+        inner.resources.flush(&inner.queues, census.at);
+        inner.failures.flush(census.at, |labels, _| labels.clone());
+        inner.warnings.flush(census.at, |labels, _| labels.clone());
         for each in &census.present {
             let queue = inner.queues.label(&each.queue);
             self.present.with_label_values(&[phase_label(each.phase), queue]).inc();
@@ -204,11 +247,15 @@ impl Gauges {
             let longest = self.longest.with_label_values(&[queue]);
             let seconds = self.seconds.with_label_values(&[queue]);
             if each.idle {
-                let since = before.get(&each.uid).copied().unwrap_or(census.at);
-                let lasts = census.at.saturating_sub(since).as_secs_f64();
-                longest.set(longest.get().max(lasts));
+                let new = Idle {
+                    seen: census.at,
+                    before: if is_first { each.idle_for } else { Duration::ZERO },
+                };
+                let idle = before.get(&each.uid).copied().unwrap_or(new);
+                let lasts = census.at.saturating_sub(idle.seen).saturating_add(idle.before);
+                longest.set(longest.get().max(lasts.as_secs_f64()));
                 seconds.inc_by(gap);
-                inner.idle_since.insert(each.uid.clone(), since);
+                inner.idle.insert(each.uid.clone(), idle);
             }
         }
         let stuck_pods: usize = census.present.iter().map(|each| each.stuck_pods).sum();
@@ -228,12 +275,16 @@ impl Collector for World {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let leads = inner.leader.get() == 1;
-        let census = inner.source.as_ref().filter(|_| leads).and_then(|source| source());
+        let source = {
+            let inner = self.lock();
+            inner.source.clone().filter(|_| inner.leader.get() == 1)
+        };
+        // it reads the caches, and what counts must not wait for them
+        let census = source.and_then(|source| source());
+        let mut inner = self.lock();
         let Some(census) = census else {
             inner.last = None;
-            inner.idle_since.clear();
+            inner.idle.clear();
             return vec![];
         };
         self.1.show(&census, &mut inner);

@@ -6,6 +6,7 @@
 //! a reconcile, an API call ────────┼─▶ Metrics ─▶ page
 //! a scrape ─▶ Census of the caches ┘
 //! a status write ─▶ Spent (pure) ─▶ kept until a scrape, which chooses the queues that have a label
+//! failures, warnings, Spent: a new series is 0 at first, and its amount follows
 //! ```
 //!
 //! Counting is an addition in memory: it makes no call, and cannot fail.
@@ -14,6 +15,7 @@ mod admission;
 mod calls;
 mod census;
 mod change;
+mod from_zero;
 mod internal_errors;
 mod make;
 mod names;
@@ -34,7 +36,8 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
 
-use crate::api::{AppWrapperStatus, Phase};
+use crate::api::{AppWrapperStatus, AttemptOutcome, Phase};
+use crate::decide::edges::EDGES;
 use internal_errors::InternalErrors;
 use make::{counter, gauge, histogram, plain_gauge, plain_histogram, register};
 use names::Names;
@@ -68,8 +71,6 @@ const RECONCILE_SECONDS: [f64; 11] =
 pub struct Metrics {
     registry: Registry,
     phase_changes: IntCounterVec,
-    warnings: IntCounterVec,
-    failures: IntCounterVec,
     attempts: IntCounterVec,
     restarts: Restarts,
     lives: Lives,
@@ -132,27 +133,11 @@ impl Metrics {
         let counted = |name, help, labels| register(registry, counter(name, help, labels));
         let leader = register(registry, plain_gauge(LEADER.0, LEADER.1));
         leader.set(1); // until an election says otherwise
+        let build = register(registry, gauge(BUILD.0, BUILD.1, &["version"]));
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {
-            phase_changes: counted(
-                "appwrapper_phase_changes_total",
-                "Phase changes of AppWrappers.",
-                &["from", "to"],
-            ),
-            warnings: counted(
-                "appwrapper_warnings_total",
-                "Kubernetes events of type Warning.",
-                &["reason"],
-            ),
-            failures: counted(
-                "appwrapper_failures_total",
-                "Failures handled, by action, source of the decision, and failure category.",
-                &["action", "source", "category"],
-            ),
-            attempts: counted(
-                "appwrapper_attempts_total",
-                "Attempts that ended, by outcome.",
-                &["outcome"],
-            ),
+            phase_changes: register(registry, phase_changes()),
+            attempts: register(registry, attempts()),
             restarts: Restarts::register(registry),
             lives: Lives::register(registry),
             reconciles: register(
@@ -220,8 +205,7 @@ impl Metrics {
             let source = source.map_or_else(|| NONE.to_owned(), |source| source.to_string());
             let mut names = self.categories.lock().unwrap_or_else(PoisonError::into_inner);
             let category = names.label(category.as_deref().unwrap_or(NONE));
-            let labels = [action.as_str(), source.as_str(), category];
-            self.failures.with_label_values(&labels).inc();
+            self.world.failed([action.as_str(), source.as_str(), category]);
         }
         for outcome in outcomes {
             self.attempts.with_label_values(&[outcome.as_str()]).inc();
@@ -241,7 +225,7 @@ impl Metrics {
 
     /// Counts a Warning event.
     pub fn warning(&self, reason: &'static str) {
-        self.warnings.with_label_values(&[reason]).inc();
+        self.world.warned(reason);
     }
 
     /// Counts a panic.
@@ -336,12 +320,33 @@ impl Default for Metrics {
     }
 }
 
+/// Phase changes: every one that can occur is 0 before the first, so that its increase can be told.
+fn phase_changes() -> IntCounterVec {
+    let name = "appwrapper_phase_changes_total";
+    let made = counter(name, "Phase changes of AppWrappers.", &["from", "to"]);
+    for (from, to) in EDGES {
+        made.with_label_values(&[phase_label(*from), phase_label(*to)]).inc_by(0);
+    }
+    made
+}
+
+/// Attempts that ended, in the same way.
+fn attempts() -> IntCounterVec {
+    let name = "appwrapper_attempts_total";
+    let made = counter(name, "Attempts that ended, by outcome.", &["outcome"]);
+    for outcome in AttemptOutcome::ALL {
+        made.with_label_values(&[outcome.as_str()]).inc_by(0);
+    }
+    made
+}
+
 /// What a shadow counts.
 fn shadow_decisions() -> IntCounterVec {
     let help = "Steps of the active controller, compared with what this one would have done.";
     counter("appwrapper_shadow_decisions_total", help, &["result", "difference"])
 }
 
+const BUILD: (&str, &str) = ("appwrapper_build_info", "1, with the version of this process.");
 const LEADER: (&str, &str) =
     ("appwrapper_leader", "1 if this process is the leader, 0 if it is on standby.");
 

@@ -3,11 +3,12 @@
 //! The queues that have a label are known at a scrape, so that amounts are kept until then. Anybody may name a resource
 //! in a pod template: a name becomes a label only if a node has that resource ([`super::UsageChange::real`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use prometheus::CounterVec;
 
 use super::Spent;
+use super::from_zero::FromZero;
 use super::make::amount;
 use super::names::{Names, OTHER};
 use super::queues::Queues;
@@ -19,16 +20,11 @@ const SERIES_MAX: usize = 20_000;
 /// Resources that every cluster has.
 const BUILT_IN: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Queue, resource, state and cause.
-type Key = [String; 4];
-
 /// The counter, and what is not in it yet.
 #[derive(Debug)]
 pub(super) struct ResourceSeconds {
-    counter: CounterVec,
-    /// By the queue as the AppWrapper names it.
-    pending: BTreeMap<Key, f64>,
-    series: BTreeSet<Key>,
+    /// By queue, resource, state and cause; what is not counted yet, by the queue as the AppWrapper names it.
+    seconds: FromZero<4>,
     resources: Names,
     most: usize,
 }
@@ -39,17 +35,16 @@ impl ResourceSeconds {
                     request, by what the quota was used for. Time is counted when its state ends; productive \
                     time when its attempt ends, as lost if the attempt failed.";
         let labels = ["queue", "resource", "state", "cause"];
+        let counter = amount("appwrapper_resource_seconds_total", help, &labels);
         Self {
-            counter: amount("appwrapper_resource_seconds_total", help, &labels),
-            pending: BTreeMap::new(),
-            series: BTreeSet::new(),
+            seconds: FromZero::new(counter),
             resources: Names::up_to(RESOURCES_MAX),
             most: SERIES_MAX,
         }
     }
 
     pub(super) fn counter(&self) -> CounterVec {
-        self.counter.clone()
+        self.seconds.counter()
     }
 
     /// Takes in what was settled.
@@ -68,47 +63,31 @@ impl ResourceSeconds {
                     [queue, resource, state.as_str(), cause].map(str::to_owned)
                 };
                 let mut at = key(&spent.queue, cause);
-                if self.pending.len() >= self.most && !self.pending.contains_key(&at) {
+                if self.seconds.is_full(&at, self.most) {
                     at = key(OTHER, OTHER);
                 }
-                *self.pending.entry(at).or_default() += more;
+                self.seconds.note(at, more);
             }
         }
     }
 
-    /// Counts what was taken in since the last time. A new series is 0 first, and its amount follows the next time:
-    /// `increase()` of Prometheus does not see the first value of a series.
-    pub(super) fn flush(&mut self, queues: &Queues) {
-        let mut new: BTreeSet<Key> = BTreeSet::new();
-        for (taken, more) in std::mem::take(&mut self.pending) {
-            let mut key = taken.clone();
-            queues.label(&taken[0]).clone_into(&mut key[0]);
-            if !self.series.contains(&key) && self.series.len() >= self.most {
-                let [_, resource, state, _] = key;
-                key = [OTHER.to_owned(), resource, state, OTHER.to_owned()];
+    /// Counts what was taken in since the last time.
+    pub(super) fn flush(&mut self, queues: &Queues, now: Duration) {
+        let most = self.most;
+        self.seconds.flush(now, |noted, series| {
+            let mut key = noted.clone();
+            queues.label(&noted[0]).clone_into(&mut key[0]);
+            if series.contains_key(&key) || series.len() < most {
+                return key;
             }
-            let series = self.counter.with_label_values(&key.each_ref().map(String::as_str));
-            if self.series.insert(key.clone()) {
-                new.insert(key.clone());
-            }
-            if new.contains(&key) {
-                self.pending.insert(taken, more);
-            } else {
-                series.inc_by(more);
-            }
-        }
+            let [_, resource, state, _] = key;
+            [OTHER.to_owned(), resource, state, OTHER.to_owned()]
+        });
     }
 
     /// A queue has lost its label.
     pub(super) fn forget(&mut self, queue: &str) {
-        let (lost, kept) =
-            std::mem::take(&mut self.series).into_iter().partition(|key| key[0] == queue);
-        self.series = kept;
-        let lost: BTreeSet<Key> = lost;
-        for key in lost {
-            // it is there: the series says so
-            drop(self.counter.remove_label_values(&key.each_ref().map(String::as_str)));
-        }
+        self.seconds.forget(|key| key[0] == queue);
     }
 }
 
@@ -117,6 +96,7 @@ mod tests {
     use prometheus::core::Collector;
 
     use super::super::census::{Present, QueueKnown};
+    use super::super::from_zero::ZERO_FOR;
     use super::*;
     use crate::api::UsageState;
 
@@ -142,7 +122,7 @@ mod tests {
 
     /// The series, each with its value.
     fn page(of: &ResourceSeconds) -> Vec<String> {
-        let families = of.counter.collect();
+        let families = of.counter().collect();
         let all = families.iter().flat_map(prometheus::proto::MetricFamily::get_metric);
         let mut lines: Vec<String> = all
             .map(|metric| {
@@ -168,7 +148,8 @@ mod tests {
         of.note(&spent("someone", "cpu", true));
         of.note(&spent("", "cpu", true));
         assert!(page(&of).is_empty());
-        of.flush(&queues(&["gpu"]));
+        let start = Duration::from_secs(7);
+        of.flush(&queues(&["gpu"]), start);
         let new = [
             " cpu lost oom 0",
             "gpu cpu lost oom 0",
@@ -178,7 +159,9 @@ mod tests {
         ];
         assert_eq!(page(&of), new);
         of.note(&spent("gpu", "x/real", false));
-        of.flush(&queues(&["gpu"]));
+        of.flush(&queues(&["gpu"]), start + ZERO_FOR / 2);
+        assert_eq!(page(&of), new, "another Prometheus sees 0, too");
+        of.flush(&queues(&["gpu"]), start + ZERO_FOR);
         let want = [
             " cpu lost oom 20",
             "gpu cpu lost oom 20",
@@ -195,10 +178,10 @@ mod tests {
     fn an_amount_that_waits_outlives_the_label_of_its_queue() {
         let mut of = ResourceSeconds::new();
         of.note(&spent("gpu", "cpu", true));
-        of.flush(&queues(&["gpu"]));
+        of.flush(&queues(&["gpu"]), Duration::ZERO);
         of.forget("gpu");
-        for want in [0, 20, 20] {
-            of.flush(&queues(&[]));
+        for (number, want) in [(1, 0), (2, 20), (3, 20)] {
+            of.flush(&queues(&[]), ZERO_FOR * number);
             assert_eq!(page(&of), [format!("other cpu lost oom {want}")]);
         }
     }
@@ -208,7 +191,7 @@ mod tests {
         let mut of = ResourceSeconds { most: 3, ..ResourceSeconds::new() };
         for number in 0..RESOURCES_MAX + 9 {
             of.note(&spent("gpu", &format!("x/{number}"), true));
-            of.flush(&queues(&["gpu"]));
+            of.flush(&queues(&["gpu"]), ZERO_FOR * u32::try_from(number).unwrap());
         }
         let lines = page(&of);
         assert_eq!(lines.len(), 3 + RESOURCES_MAX - 3 + 1, "{lines:?}");
@@ -217,9 +200,10 @@ mod tests {
         for queue in ["a", "b", "c", "d"] {
             of.note(&spent(queue, "cpu", true));
         }
-        assert_eq!(of.pending.len(), 3);
-        for _ in 0..2 {
-            of.flush(&queues(&["a", "b", "c", "d"]));
+        let another = ["e", "cpu", "lost", "oom"].map(str::to_owned);
+        assert!(of.seconds.is_full(&another, 3) && !of.seconds.is_full(&another, 4));
+        for now in [Duration::ZERO, ZERO_FOR] {
+            of.flush(&queues(&["a", "b", "c", "d"]), now);
         }
         assert_eq!(
             page(&of),

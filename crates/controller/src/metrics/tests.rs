@@ -1,5 +1,6 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::from_zero::ZERO_FOR;
 use super::*;
 use crate::api::condition::{self, deleting, unhealthy};
 use crate::api::{
@@ -199,7 +200,16 @@ fn a_clock_that_is_far_off_tells_no_duration() {
 
 #[test]
 fn changes_appear_on_the_page() {
-    let metrics = Metrics::new();
+    let (metrics, world) = watching();
+    let fresh = metrics.page();
+    for line in [
+        concat!("appwrapper_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        r#"appwrapper_phase_changes_total{from="Empty",to="Suspended"} 0"#,
+        r#"appwrapper_phase_changes_total{from="Running",to="Resetting"} 0"#,
+        r#"appwrapper_attempts_total{outcome="Failed"} 0"#,
+    ] {
+        assert!(fresh.contains(line), "{line}\n{fresh}");
+    }
     let old = with(given(Phase::Running, &[]), vec![attempt(0, 1)], Since::default());
     let last = failed(attempt(0, 1), 97, AttemptAction::Restart);
     let reason = [(UNHEALTHY, unhealthy::FAILED_COMPONENT, 100)];
@@ -208,6 +218,17 @@ fn changes_appear_on_the_page() {
     metrics.changed(&old, &new, at(100));
     metrics.warning("FoundFailedPods");
     metrics.reconciled(Duration::from_millis(3), true);
+    for at in [Duration::ZERO, ZERO_FOR / 2] {
+        world.lock().unwrap().at = at;
+        let page = metrics.page();
+        for line in [
+            r#"appwrapper_failures_total{action="Restart",category="oom",source="retryLimit"} 0"#,
+            r#"appwrapper_warnings_total{reason="FoundFailedPods"} 0"#,
+        ] {
+            assert!(page.contains(line), "every Prometheus sees 0 first: {line}\n{page}");
+        }
+    }
+    world.lock().unwrap().at = ZERO_FOR;
     let page = metrics.page();
     for line in [
         r#"appwrapper_phase_changes_total{from="Empty",to="Running"} 1"#,
@@ -326,8 +347,12 @@ fn what_is_there_is_counted_at_each_scrape() {
 #[test]
 fn idle_quota_is_summed_from_scrape_to_scrape() {
     let (metrics, world) = watching();
+    let told = std::cell::Cell::new(Duration::ZERO);
     let look = |second: u64, idle: &[&str]| {
-        let all = ["x", "y"].map(|uid| present(uid, Phase::Resuming, "q", idle.contains(&uid)));
+        let all = ["x", "y"].map(|uid| Present {
+            idle_for: told.get(),
+            ..present(uid, Phase::Resuming, "q", idle.contains(&uid))
+        });
         *world.lock().unwrap() =
             Census { at: Duration::from_secs(second), present: all.into(), suspect_nodes: 2 };
         let page = metrics.page();
@@ -348,6 +373,14 @@ fn idle_quota_is_summed_from_scrape_to_scrape() {
     assert!(look(9_160, &["x"]).0.is_nan(), "a replica that stands by reports nothing");
     metrics.set_leader(true);
     assert_eq!(look(9_200, &["x"]), (170.0, 0.0), "and knows nothing of the time before");
+    told.set(Duration::from_mins(10));
+    assert_eq!(look(9_210, &["x"]), (180.0, 10.0), "what was seen counts");
+    metrics.set_leader(false);
+    look(9_220, &["x"]);
+    metrics.set_leader(true);
+    assert_eq!(look(9_230, &["x"]), (180.0, 600.0), "the first look counts what the status says");
+    assert_eq!(look(9_240, &["x"]), (190.0, 610.0));
+    assert_eq!(look(9_250, &["y"]), (200.0, 0.0), "idle anew");
 }
 
 #[test]
@@ -369,6 +402,8 @@ fn names_of_queues_and_categories_are_bounded() {
         let new = with(AppWrapperStatus::default(), vec![last], Since::default());
         metrics.changed(&AppWrapperStatus::default(), &new, at(10));
     }
+    drop(metrics.page());
+    world.lock().unwrap().at = ZERO_FOR;
     let other = r#"{action="Restart",category="other",source="retryLimit"} 3"#;
     assert!(metrics.page().contains(other));
 }

@@ -200,9 +200,6 @@ impl Kin {
 
     /// Compares with what is seen; returns the pods that must be read, the one read longest ago first.
     pub fn missing(&mut self, seen: &[Arc<PodRecord>], now: Duration) -> Vec<Missing> {
-        if self.pods.is_empty() || mutations::is_present(Mutation::RelabelledPodIsGone) {
-            return vec![];
-        }
         self.round += 1;
         for record in seen {
             if let Some(known) = self.pods.get_mut(&record.identity.uid) {
@@ -213,6 +210,9 @@ impl Kin {
             {
                 link.seen = self.round;
             }
+        }
+        if mutations::is_present(Mutation::RelabelledPodIsGone) {
+            return vec![];
         }
         let mut due = vec![];
         for (uid, known) in self.pods.iter_mut().filter(|(_, known)| known.seen != self.round) {
@@ -407,6 +407,19 @@ mod tests {
         assert_eq!(kin.links.len(), LINKS_MAX);
         let is_known = [0, 1, 5991, 5993].map(|number| kin.link(&job(number)).is_some());
         assert_eq!(is_known, [true, false, true, true]);
+    }
+
+    /// A Deployment that replaces its only pod each time, which never runs.
+    #[test]
+    fn owners_are_forgotten_though_no_pod_of_the_last_look_is_left() {
+        let mut kin = Kin::default();
+        for restart in 0..2 * LINKS_MAX {
+            kin.forget(&format!("p{}", restart.saturating_sub(1)));
+            look(&mut kin, &[restart]);
+        }
+        assert_eq!(kin.links.len(), LINKS_MAX);
+        let is_known = [0, 1_999].map(|number| kin.link(&job(number)).is_some());
+        assert_eq!(is_known, [false, true]);
     }
 
     #[test]

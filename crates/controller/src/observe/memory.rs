@@ -45,6 +45,8 @@ pub struct ReconcileState {
     about: Option<(String, i32)>,
     /// The newest resource version of the AppWrapper that was seen or written.
     newest: Option<u128>,
+    /// The newest one that a write of ours made.
+    written: Option<u128>,
     /// Since when a watch shows an older version than that.
     behind_since: Option<Duration>,
     /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
@@ -101,9 +103,8 @@ pub struct ReconcileState {
     pub unreadable: Option<Box<str>>,
     /// Consecutive errors.
     pub errors: u32,
-    /// Since when the authorizer of the API server has denied calls, where no reconcile has succeeded since, nor failed for
-    /// another reason.
-    pub denied_since: Option<Duration>,
+    /// Since when the API server has refused calls, where no reconcile has succeeded since, nor failed for another reason.
+    pub refused_since: Option<Duration>,
     /// An event told of one of the errors.
     pub is_error_told: bool,
     /// Kinds that the AppWrapper uses have not been listed yet.
@@ -218,6 +219,7 @@ impl ReconcileState {
         if self.about != about {
             let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
             let newest = self.newest.filter(|_| same_object);
+            let written = self.written.filter(|_| same_object);
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = self.remarks.take().filter(|_| same_object);
             let comparison = self.comparison.take().filter(|_| same_object);
@@ -229,6 +231,7 @@ impl ReconcileState {
                 now: self.now,
                 about,
                 newest,
+                written,
                 confirmed,
                 remarks,
                 comparison,
@@ -301,7 +304,19 @@ impl ReconcileState {
         self.now.saturating_sub(moment)
     }
 
-    /// Remembers the version that a write of ours made, or that the API server itself told.
+    /// Remembers the version that a write of ours made.
+    pub fn wrote(&mut self, version: Option<&str>) {
+        self.confirm(version);
+        self.written = self.written.max(version.and_then(|text| text.parse().ok()));
+    }
+
+    /// Whether a version is older than one that a write of ours made.
+    #[must_use]
+    pub fn awaits_own_write(&self, version: &str) -> bool {
+        matches!((self.written, version.parse::<u128>()), (Some(own), Ok(read)) if read < own)
+    }
+
+    /// Remembers the version that the API server itself told.
     pub fn confirm(&mut self, version: Option<&str>) {
         let version = version.and_then(|text| text.parse().ok());
         self.confirmed = version.map(|version| (version, self.now)).or(self.confirmed);
@@ -323,7 +338,7 @@ impl ReconcileState {
     /// Takes an older version for the newest, since the API server itself has no newer one: its data were restored.
     pub fn went_back(&mut self, version: &str) {
         self.newest = version.parse().ok();
-        self.confirmed = None;
+        (self.confirmed, self.written) = (None, None);
     }
 
     /// Whether a version is older than one that was seen or written: a watch that went back in time

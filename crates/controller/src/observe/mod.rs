@@ -129,7 +129,7 @@ pub async fn observe(
         ..wrapper.snapshot()
     };
     snapshot.mark_failed_pods();
-    retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach);
+    retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach, autopilot);
     if !retry_sources::are_listed(sources.cache, wrapper, attach.default.as_deref()) {
         snapshot.retry.unlisted = true;
         snapshot.retry.unusable.clear(); // what is not listed yet is not missing

@@ -126,13 +126,16 @@ fn is_deleted(wrapper: &Wrapper) -> bool {
     }
 }
 
-/// The undetermined pod that the status says is waited for.
+/// The undetermined pod that the status says is waited for, by all of the AppWrapper or by a component.
 fn awaited_pod(wrapper: &Wrapper) -> Option<&str> {
-    let find = |kind| condition::find(&wrapper.status.conditions, kind);
-    let deleting = find(condition::DELETING_RESOURCES);
-    let deleting = deleting.filter(|it| it.reason == condition::deleting::UNDETERMINED);
-    let success = find(condition::UNDETERMINED_PODS);
-    let waits = [deleting, success].into_iter().flatten().find(|it| it.status == "True")?;
+    let own = &wrapper.status.conditions;
+    let of_components = wrapper.status.component_status.iter().map(|status| &status.conditions);
+    let deleting = std::iter::once(own)
+        .chain(of_components)
+        .filter_map(|conditions| condition::find(conditions, condition::DELETING_RESOURCES))
+        .filter(|it| it.reason == condition::deleting::UNDETERMINED);
+    let success = condition::find(own, condition::UNDETERMINED_PODS);
+    let waits = deleting.chain(success).find(|it| it.status == "True")?;
     let name = waits.message.split("Pod/").nth(1).and_then(|rest| rest.split([' ', ',']).next());
     Some(name.unwrap_or("unknown"))
 }

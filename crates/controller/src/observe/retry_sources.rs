@@ -8,8 +8,10 @@ use serde_json::{Map, Value};
 
 use super::assemble::Wrapper;
 use super::cache::{Cache, Key, KindKey, Sync};
+use super::nodes::aversions;
 use super::raw_object::RawObject;
 use crate::api::{GROUP, Phase, keys};
+use crate::config::Autopilot;
 use crate::kinds;
 use crate::policies::{
     AppliedRetryPolicies, DefaultPolicy, RetryPolicy, UnusablePolicy, administered, attached,
@@ -200,7 +202,13 @@ fn cluster_queue(seen: &RawObject) -> String {
 
 /// Fills in what depends on the retry policies in force: they themselves, and of nodes and templates as
 /// much as they may ask for.
-pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
+pub fn fill(
+    snapshot: &mut Snapshot,
+    wrapper: &Wrapper,
+    cache: &Cache,
+    attach: &Attach,
+    autopilot: &Autopilot,
+) {
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = applied(wrapper, cache, attach);
     // Only a retry asks for them, of a pod that does not run, or of a hang, and the attempt that follows it: not each look at
@@ -216,14 +224,15 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
         snapshot.sites = cache.sites();
     }
     if avoid || grow || !status.pending_memory.is_empty() {
-        fill_templates(snapshot, wrapper);
+        fill_templates(snapshot, wrapper, autopilot);
     }
 }
 
 /// Fills in what the pod templates of the components ask for.
-pub fn fill_templates(snapshot: &mut Snapshot, wrapper: &Wrapper) {
+pub fn fill_templates(snapshot: &mut Snapshot, wrapper: &Wrapper, autopilot: &Autopilot) {
+    let aversions = aversions(autopilot);
     for (component, wrapped) in snapshot.components.iter_mut().zip(&wrapper.spec.components) {
-        component.templates = kinds::templates(wrapped, &component.pod_sets);
+        component.templates = kinds::templates(wrapped, &component.pod_sets, &aversions);
     }
 }
 
@@ -270,7 +279,9 @@ fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPol
                 applied.unusable.push(UnusablePolicy { name, flaw: Some(flaw) });
             }
             Some(RetrySource::LocalQueue { .. } | RetrySource::ClusterQueue { .. }) | None => {
-                applied.unusable.push(UnusablePolicy { name, flaw: None });
+                let is_unread = cache.sync(retry_policies()) == Sync::Blind;
+                let flaw = is_unread.then(|| "the controller cannot read RetryPolicies".to_owned());
+                applied.unusable.push(UnusablePolicy { name, flaw });
             }
         }
     }
@@ -422,6 +433,19 @@ mod tests {
         let default = Attach { own: vec![], ..attach };
         assert_eq!(names(&wrapper(Some("gone"), false), &default).0, ["d"]);
         assert_eq!(names(&wrapper(None, false), &Attach::default()), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_policy_that_may_not_be_read_is_not_said_to_be_missing() {
+        let cache = Cache::default();
+        let attach = Attach { own: vec!["own".to_owned()], default: None };
+        let said = || {
+            applied(&wrapper(None, true), &cache, &attach).unusable.first().map(ToString::to_string)
+        };
+        assert_eq!(said().as_deref(), Some("RetryPolicy own does not exist"));
+        cache.set_blind(retry_policies());
+        let want = "RetryPolicy own cannot be used: the controller cannot read RetryPolicies";
+        assert_eq!(said().as_deref(), Some(want));
     }
 
     #[test]

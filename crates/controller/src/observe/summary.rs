@@ -1,9 +1,11 @@
 //! What is kept of every AppWrapper, whatever its size: enough to find it, to count it, and to know which
 //! kinds to watch for it.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::assemble::{Wrapper, kind_of};
 use super::cache::KindKey;
-use crate::api::{Phase, condition, keys};
+use crate::api::{Phase, Usage, UsageState, condition, keys};
 use crate::tuning::{FaultTolerance, Period};
 
 /// The facts of an AppWrapper that are needed between two reconciles.
@@ -34,10 +36,12 @@ pub struct Summary {
     pub holds_quota: bool,
     /// It holds quota, or has held it.
     pub was_admitted: bool,
-    /// Its deletion is being forced, and something still exists.
+    /// Its deletion, or that of one component, is being forced, or waits for pods whose owner cannot be determined.
     pub is_deletion_stuck: bool,
     /// More pods live than it declares.
     pub is_over_quota: bool,
+    /// Since when its quota is used for nothing, as far as its status says that.
+    pub idle_since: Option<Timestamp>,
     /// Its annotation `forcefulDeletionGracePeriodDuration`, where that is a duration.
     forceful_deletion_grace: Option<Period>,
 }
@@ -74,6 +78,8 @@ impl Summary {
         let (status, conditions) = (&wrapper.status, &wrapper.status.conditions);
         let grace = wrapper.annotations.get(keys::FORCEFUL_DELETION_GRACE);
         let holds_quota = condition::is_true(conditions, condition::QUOTA_RESERVED);
+        let of_components = status.component_status.iter().map(|component| &component.conditions);
+        let mut all_conditions = of_components.chain([conditions]);
         Self {
             phase: status.phase,
             resources_deleted: status.since.as_ref().is_some_and(|since| since.gone.is_some()),
@@ -87,8 +93,9 @@ impl Summary {
             is_flawed: false,
             holds_quota,
             was_admitted: holds_quota || !status.attempts.is_empty(),
-            is_deletion_stuck: condition::is_deletion_forced(conditions),
+            is_deletion_stuck: all_conditions.any(|it| condition::is_deletion_stuck(it)),
             is_over_quota: condition::is_true(conditions, condition::PODS_OVER_QUOTA),
+            idle_since: status.usage.as_ref().and_then(idle_since),
             forceful_deletion_grace: grace.and_then(|text| text.parse().ok()),
         }
     }
@@ -101,15 +108,67 @@ impl Summary {
     }
 }
 
+/// Since when an AppWrapper without running pods has probably had none: while it is torn down, its pods may still run.
+fn idle_since(usage: &Usage) -> Option<Timestamp> {
+    let is_idle = match usage.state? {
+        UsageState::Waiting | UsageState::Starting | UsageState::Pause | UsageState::Idle => true,
+        UsageState::Productive | UsageState::Lost | UsageState::Teardown => false,
+    };
+    usage.since.as_ref().filter(|_| is_idle).map(|since| since.0)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
     use super::*;
-    use crate::api::{AppWrapperSpec, AppWrapperStatus};
+    use crate::api::condition::deleting;
+    use crate::api::{AppWrapperSpec, AppWrapperStatus, ComponentStatus};
     use crate::tuning::Limits;
+
+    #[test]
+    fn a_deletion_that_is_forced_or_undetermined_is_stuck() {
+        for (is_true, reason, want) in [
+            (true, deleting::INITIATED, false),
+            (true, deleting::FORCED, true),
+            (true, deleting::UNDETERMINED, true),
+            (false, deleting::FORCED, false),
+            (false, deleting::COMPLETE, false),
+        ] {
+            let mut conditions = vec![];
+            let (kind, now) = (condition::DELETING_RESOURCES, Timestamp::UNIX_EPOCH);
+            condition::set(&mut conditions, kind, is_true, reason, "", now);
+            let of_all =
+                AppWrapperStatus { conditions: conditions.clone(), ..AppWrapperStatus::default() };
+            let of_one = ComponentStatus { conditions, ..ComponentStatus::default() };
+            let component_status = vec![ComponentStatus::default(), of_one];
+            let of_component = AppWrapperStatus { component_status, ..AppWrapperStatus::default() };
+            for status in [of_all, of_component] {
+                let wrapper =
+                    Wrapper::new(&ObjectMeta::default(), AppWrapperSpec::default(), status);
+                assert_eq!(Summary::of(&wrapper).is_deletion_stuck, want, "{is_true} {reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn quota_is_idle_since_the_state_began_in_which_nothing_runs() {
+        let since = Timestamp::UNIX_EPOCH;
+        for (state, is_idle) in [
+            (None, false),
+            (Some(UsageState::Waiting), true),
+            (Some(UsageState::Starting), true),
+            (Some(UsageState::Idle), true),
+            (Some(UsageState::Pause), true),
+            (Some(UsageState::Productive), false),
+            (Some(UsageState::Teardown), false),
+        ] {
+            let usage = Usage { state, since: Some(Time(since)), ..Usage::default() };
+            assert_eq!(idle_since(&usage), is_idle.then_some(since), "{state:?}");
+        }
+    }
 
     #[test]
     fn the_grace_of_a_forceful_deletion_is_that_of_the_limits() {

@@ -162,10 +162,11 @@ impl SuspicionCache {
         self.changed.notified().await;
     }
 
-    /// What is to be written now; each node again only after a while.
+    /// What is to be written now, without evidence that has expired; each node again only after a while.
     #[must_use]
-    pub fn due(&self, elapsed: Duration) -> Vec<Write> {
+    pub fn due(&self, elapsed: Duration, now: Timestamp, settings: &Settings) -> Vec<Write> {
         let mut inner = self.lock();
+        inner.known.expire(now, settings.half_life);
         inner.not_before.retain(|_, at| *at > elapsed);
         let due: Vec<String> = inner
             .unwritten
@@ -197,7 +198,7 @@ impl SuspicionCache {
         self.lock().stored.remove(node);
     }
 
-    /// Objects whose evidence has expired, or is about an earlier Node of the name; at most so many.
+    /// Objects whose evidence has expired, or is about an earlier Node of the name or one that is gone; at most so many.
     #[must_use]
     pub fn expired(
         &self,
@@ -207,12 +208,15 @@ impl SuspicionCache {
         most: usize,
     ) -> Vec<(String, Stored)> {
         let inner = self.lock();
+        let are_listed = cache.node_count().is_some();
         let is_over = |(node, stored): &(&String, &Stored)| {
             let expires = stored.record.expires_at(settings.half_life);
-            let is_replaced =
-                cache.site(node).is_some_and(|site| site.uid != stored.record.node_uid);
+            let is_gone = match cache.site(node) {
+                Some(site) => site.uid != stored.record.node_uid,
+                None => are_listed,
+            };
             !inner.unwritten.contains(*node)
-                && (is_replaced || expires.is_none_or(|expires| expires <= now))
+                && (is_gone || expires.is_none_or(|expires| expires <= now))
         };
         let over = inner.stored.iter().filter(is_over).take(most);
         over.map(|(node, stored)| (node.clone(), stored.clone())).collect()

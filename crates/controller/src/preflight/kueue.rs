@@ -65,6 +65,8 @@ impl Place {
 pub(super) struct Manager {
     pub(super) image: String,
     pub(super) version: Option<Version>,
+    /// Name of its service account.
+    account: Option<String>,
     /// Feature gates of the command line; those of the configuration then do not count.
     pub(super) gates: Option<BTreeMap<String, bool>>,
     /// Name of the `ConfigMap` that holds its configuration; none where it runs without one.
@@ -115,6 +117,7 @@ impl Manager {
         Self {
             version: Version::of_image(&image),
             image,
+            account: pod.and_then(|pod| pod.service_account_name.clone()),
             gates: flag(&words, "feature-gates").filter(|text| !text.is_empty()).map(gates),
             config_map: flag(&words, "config")
                 .map(|_| mounted.unwrap_or_else(|| DEFAULT_CONFIG_MAP.to_owned())),
@@ -281,18 +284,20 @@ impl Settings {
 /// What was read, or why it was not.
 pub(super) type Reading<T> = Result<T, String>;
 
-/// All notices about Kueue.
+/// All notices about Kueue, whose user name is `account` for admission.
 fn judge(
-    place: &Place,
+    account: &str,
     manager: &Reading<Manager>,
     settings: &Reading<Settings>,
     periods: &FaultTolerance,
 ) -> Vec<Notice> {
+    let place = &Place::of(account);
     let known = manager.as_ref().ok();
     let config_map = known.map_or(Some(DEFAULT_CONFIG_MAP), |known| known.config_map.as_deref());
     let file = place.config_map(config_map.unwrap_or(DEFAULT_CONFIG_MAP));
     let mut notices: Vec<Notice> =
         unreadable(place, &file, manager, settings).into_iter().collect();
+    notices.extend(known.and_then(|known| other_account(account, place, known)));
     let version = known.and_then(|known| known.version);
     let by_flag = known.and_then(|known| known.gates.as_ref());
     let gates = by_flag.or_else(|| settings.as_ref().ok().map(|settings| &settings.gates));
@@ -360,6 +365,19 @@ fn unreadable(
     )))
 }
 
+/// Kueue runs under another account than the one for admission.
+fn other_account(account: &str, place: &Place, manager: &Manager) -> Option<Notice> {
+    let own = manager.account.as_ref()?;
+    let own = format!("system:serviceaccount:{}:{own}", place.namespace);
+    (own != account).then(|| {
+        Notice(format!(
+            "{} runs as {own}, but admission.kueueAccount is {account}: the webhook does not let \
+             it start AppWrappers with a queue; set admission.kueueAccount to the account of Kueue",
+            place.manager()
+        ))
+    })
+}
+
 fn released(version: Option<Version>, where_gates: &str) -> Notice {
     let version = version.map(|version| format!(" {version}")).unwrap_or_default();
     Notice(format!(
@@ -406,7 +424,7 @@ pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
         None => Ok(Settings::default()),
         Some(name) => settings(client, &place, name).await,
     };
-    judge(&place, &manager, &settings, &config.fault_tolerance)
+    judge(&config.admission.kueue_account, &manager, &settings, &config.fault_tolerance)
 }
 
 /// Reads what Kueue's Deployment says.

@@ -46,13 +46,19 @@ pub async fn of_kueue(client: &Client, config: &Config) -> Vec<Notice> {
 
 /// The webhook is off.
 fn unchecked(config: &Config) -> Option<Notice> {
+    let requester = if config.admission.require_requester {
+        "; admission.requireRequester is true: new AppWrappers fail unless another webhook sets \
+         spec.requester; set it to false otherwise"
+    } else {
+        ""
+    };
     (!config.webhook.enabled).then(|| {
         Notice(format!(
             "webhook.enabled is false: only the rules of the CustomResourceDefinition apply, \
              nothing checks whether users may create the resources that they wrap, and malformed \
              AppWrappers fail when they run; set it to true unless another webhook does these \
              checks; if it stays false, delete the webhook configurations {MUTATING} and \
-             {VALIDATING}, or new and changed AppWrappers are denied"
+             {VALIDATING}, or new and changed AppWrappers are denied{requester}"
         ))
     })
 }
@@ -69,5 +75,8 @@ mod tests {
         assert!(said.starts_with("webhook.enabled is false: only the rules of"), "{said}");
         let both = "appwrapper-mutating-webhook and appwrapper-validating-webhook";
         assert!(said.contains(&format!("delete the webhook configurations {both}, ")), "{said}");
+        let requires = "webhook: {enabled: false}\nadmission: {requireRequester: true}";
+        let requires = unchecked(&Config::parse(requires).unwrap()).unwrap().to_string();
+        assert!(requires.contains("requireRequester") && !said.contains("requireRequester"));
     }
 }

@@ -1,10 +1,11 @@
 //! The reports that wait to be written: one for each pod, joined from all that it sent meanwhile.
 //!
-//! A pod is written at most once in [`INTERVAL`], unless its place was taken meanwhile or the reports are
-//! [flushed](Queue::flush), and all pods together at most once in [`PACE`]. Namespaces take turns, and each has at most
-//! [`AT_WORK_OF_A_NAMESPACE`] writes at work, so that a namespace whose admission is slow delays no other. What waits is
-//! looked through at most once in [`PACE`], however many reports come, apart from the search for a place when there is none
-//! left.
+//! A pod is written at most once in [`INTERVAL`], unless its place was taken meanwhile, and all pods together at most once in
+//! [`PACE`]. Namespaces take turns, and each has at most [`AT_WORK_OF_A_NAMESPACE`] writes at work, so that a namespace whose
+//! admission is slow delays no other. What waits is looked through at most once in [`PACE`], however many reports come, apart
+//! from the search for a place when there is none left.
+//!
+//! When the reports are [flushed](Queue::flush), there is neither interval nor pace, and a namespace has more writes at work.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -26,8 +27,9 @@ const PODS_MAX: usize = 16_384;
 const PODS_OF_A_NAMESPACE: usize = 2_048;
 /// The pods of a namespace that have a place even where there is none left: they take it from the namespace with the most.
 const PODS_IN_ANY_CASE: usize = 16;
-/// The most writes of a namespace at a time.
+/// The most writes of a namespace at a time, and while the reports are flushed: half of all writers.
 const AT_WORK_OF_A_NAMESPACE: usize = 2;
+const FLUSHED_OF_A_NAMESPACE: usize = 8;
 /// The most failed writes in a row after which a report is given up: about 10 minutes.
 const FAILURES_MAX: u32 = 60;
 /// How many intervals pass at most after a failed write: few, since a report that comes late may be taken for none.
@@ -35,6 +37,8 @@ const FAILURE_INTERVALS_MAX: u32 = 2;
 
 /// The shortest time between two writes of a pod that the API server rejects.
 const REJECTED_INTERVAL: Duration = Duration::from_mins(1);
+/// The time from a failed write of a pod to the next while the reports are flushed.
+const FLUSHED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// How a write ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +160,7 @@ impl Queue {
 
     /// Has what waits written now, whenever its pod was written last, and waits until nothing waits any more.
     pub(super) async fn flush(&self) {
-        self.inner().hurry = true;
+        self.inner().hasten();
         self.news.notify_one();
         while self.inner().waits() {
             self.ended.notified().await;
@@ -165,6 +169,14 @@ impl Queue {
 }
 
 impl Inner {
+    /// From here on, what waits is written at once.
+    fn hasten(&mut self) {
+        (self.hurry, self.not_before) = (true, Duration::ZERO);
+        for slot in self.namespaces.values_mut().flat_map(|space| space.pods.values_mut()) {
+            slot.not_before = Duration::ZERO;
+        }
+    }
+
     fn put(&mut self, pod: PodId, report: Report, now: Duration) -> Result<(), Duration> {
         let PodId { namespace, name, uid } = pod;
         if self.pods >= PODS_MAX {
@@ -210,18 +222,20 @@ impl Inner {
         if now < self.not_before {
             return Next::At(self.not_before);
         }
-        self.not_before = now + PACE;
+        if !self.hurry {
+            self.not_before = now + PACE;
+        }
         self.forget(now);
         let after = self.namespaces.range::<str, _>((Excluded(self.last.as_str()), Unbounded));
         let before = self.namespaces.range::<str, _>((Unbounded, Included(self.last.as_str())));
         let firsts = after.chain(before).filter_map(|(name, space)| {
-            let (uid, slot) = space.first()?;
+            let (uid, slot) = space.first(self.hurry)?;
             Some((slot.not_before, name.clone(), uid.clone()))
         });
         // the first of those that are due, in the order of turns; or else the one that is due first
         let mut soonest: Option<(Duration, String, String)> = None;
         for first in firsts {
-            if first.0 <= now || self.hurry {
+            if first.0 <= now {
                 soonest = Some(first);
                 break;
             }
@@ -230,7 +244,7 @@ impl Inner {
             }
         }
         let Some((due, namespace, uid)) = soonest else { return Next::Nothing };
-        if due > now && !self.hurry {
+        if due > now {
             return Next::At(due.max(self.not_before));
         }
         let Some(space) = self.namespaces.get_mut(&namespace) else { return Next::Nothing };
@@ -253,6 +267,8 @@ impl Inner {
         };
         slot.not_before = now
             + match &ended {
+                Ended::Done if self.hurry => Duration::ZERO,
+                Ended::Failed(_) if self.hurry => FLUSHED_AGAIN_AFTER,
                 Ended::Done | Ended::Failed(_) => {
                     INTERVAL * slot.failures.clamp(1, FAILURE_INTERVALS_MAX)
                 }
@@ -294,8 +310,9 @@ impl Inner {
 
 impl Namespace {
     /// The pod that may be written first.
-    fn first(&self) -> Option<(&String, &Slot)> {
-        if self.at_work >= AT_WORK_OF_A_NAMESPACE {
+    fn first(&self, hurry: bool) -> Option<(&String, &Slot)> {
+        let most = if hurry { FLUSHED_OF_A_NAMESPACE } else { AT_WORK_OF_A_NAMESPACE };
+        if self.at_work >= most {
             return None;
         }
         let waits = |(_, slot): &(&String, &Slot)| slot.report.is_some() && !slot.at_work;

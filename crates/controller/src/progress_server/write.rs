@@ -88,8 +88,9 @@ async fn write(client: &Client, pod: &PodId, report: &Report) -> Result<ReportWr
         return Ok(ReportWritten::Gone);
     }
     let annotations = found.annotations.unwrap_or_default();
-    // another replica may have written it; what cannot be read is replaced
+    // another replica may have written it; what cannot be read, or is of a wrong clock, is replaced
     let before = annotations.get(keys::PROGRESS).and_then(|text| progress::parse(text).ok());
+    let before = before.filter(|before| !before.is_ahead_of(report.at()));
     let report = report.clone().after(before.as_ref());
     if before.as_ref().is_some_and(|before| says_no_more(&report, before)) {
         return Ok(ReportWritten::Unchanged);

@@ -15,9 +15,9 @@ use crate::observe::{live, nodes};
 use crate::plan::Action;
 use crate::snapshot::Snapshot;
 
-/// An API server that has denied a request for this time denies it for good: one that has just started denies what it allows a
+/// An API server that has refused a request for this time refuses it for good: one that has just started refuses what it takes a
 /// moment later.
-pub(super) const DENIED_FOR: Duration = Duration::from_secs(30);
+const REFUSED_FOR: Duration = Duration::from_secs(30);
 
 /// What came of the actions of a decision.
 pub(super) enum Carried {
@@ -77,7 +77,7 @@ pub(super) async fn carry_out(
             Action::RemoveFinalizer => {
                 record::keep(context, wrapper).await;
                 let version = remove_finalizer(context, wrapper).await?;
-                memory.confirm(version.as_deref());
+                memory.wrote(version.as_deref());
                 context.metrics.removed(&wrapper.status, context.clock.now());
                 report::spent(context, wrapper, None);
             }
@@ -114,9 +114,9 @@ async fn suspend(
 ) -> Result<Carried, Error> {
     match write::suspend(&context.client, wrapper).await {
         Ok(written) => Ok(wrote(memory, wrapper, &written)),
-        Err(error) if error.is_rejected_for_good() => {
+        Err(error) if error.is_rejected_for_good() || error.is_refused_for_now() => {
             tracing::warn!(code = error.code(), "The API server rejected the suspension.");
-            let after = if error.is_denied() { DENIED_FOR } else { Duration::ZERO };
+            let after = told_after(&error);
             report::suspend_refused(context, memory, wrapper, &error, after);
             Ok(Carried::Later(ERROR_PAUSE.1))
         }
@@ -124,16 +124,22 @@ async fn suspend(
     }
 }
 
-/// Whether a write is rejected however often it is made: what is remembered for an attempt. A denial of the authorizer is
-/// believed after [`DENIED_FOR`]; until then, the write is tried again.
+/// Whether a write is rejected however often it is made: what is remembered for an attempt. What may be refused only for now is
+/// believed after [`REFUSED_FOR`]; until then, the write is tried again.
 pub(super) fn is_rejected_for_good(error: &act::Error, memory: &mut ReconcileState) -> bool {
-    if error.is_denied() { is_denied_for_long(memory) } else { error.is_rejected_for_good() }
+    let for_now = error.is_refused_for_now();
+    if for_now { is_refused_for_long(memory) } else { error.is_rejected_for_good() }
 }
 
-/// Whether the authorizer of the API server has denied calls for [`DENIED_FOR`], this one included.
-pub(super) fn is_denied_for_long(memory: &mut ReconcileState) -> bool {
+/// Whether the API server has refused calls for [`REFUSED_FOR`], this one included.
+pub(super) fn is_refused_for_long(memory: &mut ReconcileState) -> bool {
     let now = memory.now();
-    now.saturating_sub(*memory.denied_since.get_or_insert(now)) >= DENIED_FOR
+    now.saturating_sub(*memory.refused_since.get_or_insert(now)) >= REFUSED_FOR
+}
+
+/// For how long a refusal has lasted before it is told.
+pub(super) fn told_after(error: &act::Error) -> Duration {
+    if error.is_refused_for_now() { REFUSED_FOR } else { Duration::ZERO }
 }
 
 /// The AppWrapper as our own write has made it.
@@ -142,7 +148,7 @@ pub(super) fn wrote(
     wrapper: &Wrapper,
     written: &RawObject,
 ) -> Carried {
-    memory.confirm(written.meta.resource_version.as_deref());
+    memory.wrote(written.meta.resource_version.as_deref());
     Wrapper::read_newer(written, wrapper)
         .map_or(Carried::Done, |wrapper| Carried::Newer(Arc::new(wrapper)))
 }

@@ -1,5 +1,7 @@
 //! What the caches show at one moment, for the metrics.
 
+use std::time::Duration;
+
 use super::Context;
 use crate::clock::Clock;
 use crate::config::SuspicionEffect;
@@ -53,6 +55,9 @@ fn present(
         namespace,
         queue: summary.queue.clone().unwrap_or_default(),
         idle: summary.holds_quota && summary.has_pods && pods.running == 0,
+        idle_for: summary.idle_since.map_or(Duration::ZERO, |since| {
+            Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO)
+        }),
         stuck_pods,
         stuck: summary.is_deletion_stuck,
         over_quota: summary.is_over_quota,

@@ -1,8 +1,6 @@
 //! Deletions: how each kind is deleted, and that a request is not sent twice in a row.
 
-use std::time::Duration;
-
-use super::carry_out::DENIED_FOR;
+use super::carry_out::told_after;
 use super::{Context, Error};
 use crate::act::delete::{self, Deleted};
 use crate::act::events::About;
@@ -130,9 +128,9 @@ async fn send_delete(
     let DeleteTarget { resource, name, uid } = target;
     let sent = delete::delete(&context.client, resource, &snapshot.namespace, name, uid, how).await;
     if let Err(error) = &sent {
-        let is_refused = error.is_rejected_for_good() || error.lacks_webhook();
-        let after = if error.is_denied() { DENIED_FOR } else { Duration::ZERO };
-        if memory.deletion_failed(uid, forced, is_refused, after) {
+        let is_refused =
+            error.is_rejected_for_good() || error.is_refused_for_now() || error.lacks_webhook();
+        if memory.deletion_failed(uid, forced, is_refused, told_after(error)) {
             let object = format!("{}/{name}", resource.kind);
             let message = format!("Cannot delete {object}: {}", error.said());
             let about =

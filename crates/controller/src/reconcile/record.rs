@@ -31,7 +31,7 @@ pub(super) async fn keep(context: &Context, wrapper: &Wrapper) {
 async fn kept(context: &Context, wrapper: &Wrapper, settings: &History) -> Result<(), String> {
     let may_write = {
         let mut allowance = context.records.lock().unwrap_or_else(PoisonError::into_inner);
-        allowance.take(&wrapper.namespace, settings)
+        allowance.take(&wrapper.namespace, &wrapper.uid, settings)
     };
     if !may_write {
         return Err("too many AppWrappers were deleted lately".to_owned());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::carry_out::is_denied_for_long;
+use super::carry_out::is_refused_for_long;
 use super::{Context, Error};
 use crate::act;
 use crate::act::events::{About, EventType};
@@ -54,7 +54,8 @@ pub(super) fn announce(
 }
 
 /// Tells what is ignored of the annotations, where it was not told before. A process that has just started does not
-/// repeat what an earlier one has told.
+/// repeat what an earlier one has told. Of an AppWrapper that waits then, it tells when the first attempt begins: nothing tells
+/// whether it is new, and thousands may wait for quota.
 pub(super) fn remarks(
     context: &Context,
     memory: &mut ReconcileState,
@@ -63,12 +64,15 @@ pub(super) fn remarks(
 ) {
     let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     let status = &wrapper.status;
+    if status.phase == Phase::Suspended && memory.remarks.is_none() {
+        return;
+    }
     let is_new = match status.phase {
         Phase::Empty => true,
-        Phase::Suspended => false, // nothing tells whether it is new, and thousands may wait for quota
+        Phase::Suspended => false,
+        Phase::Resuming => status.attempts.len() <= 1,
         // also of the Go controller, which writes neither
-        Phase::Resuming
-        | Phase::Running
+        Phase::Running
         | Phase::Resetting
         | Phase::Suspending
         | Phase::Succeeded
@@ -180,25 +184,27 @@ pub(super) fn unreadable(
 }
 
 /// Tells of an error that somebody has to correct, the first of several in a row: an object near the limit of what can be
-/// stored takes no status, what must not be written stays as it is, and what must not be read cannot be decided about. A
-/// denial is told once it has lasted: an API server that has just started denies what it allows a moment later. So is an
-/// internal error about one object, such as one of a kind whose conversion webhook does not answer.
+/// stored takes no status, what must not be written stays as it is, and what must not be read cannot be decided about. What may
+/// be refused only for now is told once it has lasted. So is an internal error about one object, such as one of a kind whose
+/// conversion webhook does not answer.
 pub(super) fn failed(
     context: &Context,
     memory: &mut ReconcileState,
     about: &About<'_>,
     error: &Error,
 ) {
-    let may_pass = error.is_denied() && !is_denied_for_long(memory);
+    let may_pass = error.is_refused_for_now() && !is_refused_for_long(memory);
     if may_pass || memory.is_error_told {
         return;
     }
     let lasts = memory.errors >= ERRORS_TOLD_FROM;
     let warning = match error {
         Error::Act(act) => too_large(act).or_else(|| {
-            let stays = act.is_rejected_for_good() || lasts && is_internal(&act.source);
-            // of a deletion an event of its own tells
-            (stays && !act.is_deletion).then(|| write_failed(act))
+            let is_refused = act.is_rejected_for_good() || act.is_refused_for_now();
+            // of a deletion that is refused, or that lacks a webhook, an event of its own tells
+            let is_told = act.is_deletion && (is_refused || act.lacks_webhook());
+            let stays = is_refused || lasts && is_internal(&act.source);
+            (stays && !is_told).then(|| write_failed(act))
         }),
         Error::Observe(read) => {
             let internal = || internal(read).filter(|_| lasts);
@@ -232,7 +238,8 @@ fn internal(read: &live::Error) -> Option<String> {
 }
 
 fn write_failed(error: &act::Error) -> Warning {
-    Warning { reason: "WriteFailed", message: format!("Cannot {error}: {}", error.said()) }
+    let reason = if error.is_deletion { "DeleteFailed" } else { "WriteFailed" };
+    Warning { reason, message: format!("Cannot {error}: {}", error.said()) }
 }
 
 /// Tells that an AppWrapper cannot be suspended, once it could not for this time.
@@ -262,9 +269,22 @@ pub(super) fn unlisted(context: &Context, memory: &mut ReconcileState, wrapper: 
     }
 }
 
-/// Tells of a status that is too large: it was stored only in part, or a deletion continues without it.
+/// Tells of a status that is too large, and was stored only in part.
 pub(super) fn refused(context: &Context, about: &About<'_>, error: &act::Error) {
     if let Some(warning) = too_large(error) {
+        context.warn(about, &warning);
+    }
+}
+
+/// Tells of a status that cannot be stored, where nothing has told of it before: a deletion continues without it.
+pub(super) fn unwritten(
+    context: &Context,
+    memory: &ReconcileState,
+    about: &About<'_>,
+    error: &act::Error,
+) {
+    if !memory.is_error_told {
+        let warning = too_large(error).unwrap_or_else(|| write_failed(error));
         context.warn(about, &warning);
     }
 }

@@ -5,8 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::Context;
 use crate::api::{Phase, keys};
 use crate::config::SuspicionEffect;
-use crate::kinds;
 use crate::observe::assemble::Wrapper;
+use crate::observe::retry_sources;
 use crate::snapshot::Snapshot;
 use crate::snapshot::place::Site;
 
@@ -34,9 +34,7 @@ pub(super) fn fill(context: &Context, wrapper: &Wrapper, snapshot: &mut Snapshot
     snapshot.suspects = suspects.iter().filter_map(|(_, site)| hostname(site)).collect();
     if requires && !snapshot.suspects.is_empty() {
         snapshot.sites = context.cache.sites();
-        for (component, wrapped) in snapshot.components.iter_mut().zip(&wrapper.spec.components) {
-            component.templates = kinds::templates(wrapped, &component.pod_sets);
-        }
+        retry_sources::fill_templates(snapshot, wrapper, &config.autopilot);
     }
 }
 

@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use super::carry_out::is_refused_for_long;
 use super::{Context, Error, report};
 use crate::act::wrapper as write;
 use crate::api::{AppWrapperStatus, Phase};
-use crate::decide::Decision;
+use crate::decide::{CLOCK_BEHIND_MAX, Decision};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
@@ -50,19 +51,20 @@ pub(super) async fn write(
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
         Ok(Some(newer)) => return Ok(Written::Stored(Some(Box::new(newer)))),
-        Err(error) if error.is_refusal() => error,
+        Err(error) if is_refusal(&error, memory) => error,
         Err(error) => return Err(error.into()),
     };
     let about = stored.about();
     let least = status::minimal(&decision.status);
-    if least != decision.status {
+    // what is refused for now is refused whatever it says
+    if least != decision.status && !error.is_refused_for_now() {
         match send(context, memory, stored, &least).await {
             Ok(newer) if newer.as_ref().is_none_or(|newer| is_newer(newer, stored)) => {
                 report::refused(context, &about, &error);
                 return Ok(Written::Stored(newer.map(Box::new)));
             }
             Ok(_) => {}
-            Err(error) if error.is_refusal() => {}
+            Err(error) if is_refusal(&error, memory) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -70,7 +72,7 @@ pub(super) async fn write(
         return Err(error.into());
     }
     if memory.deleting.is_none() {
-        report::refused(context, &about, &error);
+        report::unwritten(context, memory, &about, &error);
         tracing::warn!("The API server rejected the status; deleting all resources without it.");
     }
     let mut status = decision.status.clone();
@@ -82,14 +84,22 @@ pub(super) async fn write(
     Ok(Written::Assumed(assumed(wrapper, &status)))
 }
 
-/// When an earlier process began to delete everything of an AppWrapper that is deleted, as far as what is left of it tells. What
-/// somebody else had deleted before is no sign of that.
+/// Whether the API server does not take a status however often it is sent: where it has refused calls for long, or where
+/// everything is being deleted without a status already, any refusal is final.
+fn is_refusal(error: &crate::act::Error, memory: &mut ReconcileState) -> bool {
+    let is_refused = matches!(error.code(), Some(403 | 422));
+    error.is_refusal() || is_refused && (is_refused_for_long(memory) || memory.deleting.is_some())
+}
+
+/// When an earlier process began to delete everything of an AppWrapper that is deleted, as far as the components that are left
+/// tell: since then, each of them is being deleted. The clock of the API server may be behind. What somebody else had deleted
+/// before the AppWrapper is no sign of that, and neither is a pod: a drain evicts pods one by one.
 fn begun_before(stored: &Wrapper, snapshot: &Snapshot) -> Option<Timestamp> {
     let deleted = stored.deletion_timestamp?;
     let objects = snapshot.components.iter().filter_map(Component::ours);
-    let objects = objects.filter_map(|object| object.deletion_requested);
-    let pods = snapshot.pods.iter().filter_map(|pod| pod.deletion_requested);
-    objects.chain(pods).filter(|at| *at >= deleted).min()
+    let requested: Option<Vec<Timestamp>> = objects.map(|it| it.deletion_requested).collect();
+    let last = requested?.into_iter().max().filter(|at| *at >= deleted)?;
+    Some(CLOCK_BEHIND_MAX.after(last))
 }
 
 /// Whether the decision is about a deletion that was requested by another client or decided before.
@@ -129,7 +139,7 @@ async fn send(
         }
         written => written?,
     };
-    memory.confirm(written.meta.resource_version.as_deref());
+    memory.wrote(written.meta.resource_version.as_deref());
     if lost_attempts(status, &written) && !context.has_told_of_definition.swap(true, Relaxed) {
         tracing::error!(
             "The API server does not store status.attempts: CustomResourceDefinition \
@@ -161,7 +171,7 @@ async fn is_stored(
         && is_newer(&found, stored)
         && Wrapper::read_newer(&found, stored).is_ok_and(reads_same);
     if is_it {
-        memory.confirm(found.meta.resource_version.as_deref());
+        memory.wrote(found.meta.resource_version.as_deref());
     }
     is_it
 }

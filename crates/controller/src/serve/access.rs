@@ -2,7 +2,8 @@
 //! whether they may GET `/metrics` (`SubjectAccessReview`).
 //!
 //! Results are cached, so that scrapes cost at most two calls every [`KEPT_FOR`]; a revoked permission stays
-//! valid for at most that long. While the API server is unavailable, all requests are denied.
+//! valid for at most that long. While the API server is unavailable, which the metrics tell, a token that was allowed before
+//! keeps its permission for [`KEPT_IN_OUTAGE_FOR`]; other requests are denied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,19 +22,27 @@ use kube::api::{Api, PostParams};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+use crate::listener::Peer;
+use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
 use crate::ttl_cache::TtlCache;
 
 /// How long an answer holds.
 pub const KEPT_FOR: Duration = Duration::from_secs(30);
+/// How long a permission holds while the API server cannot be asked again.
+pub const KEPT_IN_OUTAGE_FOR: Duration = Duration::from_mins(10);
 /// How many results are cached; the oldest is evicted first.
 pub const KEPT_MAX: usize = 256;
 /// How many tokens the API server is asked about at a time.
 const ASKED_AT_A_TIME: usize = 4;
 /// How long its answers may take, both together.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The same about a token that was allowed before. Prometheus waits 10 s for the page.
+const ANSWER_AGAIN_WITHIN: Duration = Duration::from_secs(3);
 /// The longest token that it is asked about; those of service accounts have about 1 KiB.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// How often the log says that tokens of one peer cannot be verified.
+const LINES_OF_A_PEER: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 
 /// Asks who may read the metrics.
 #[derive(Clone)]
@@ -42,7 +51,11 @@ pub struct Access(Arc<Inner>);
 struct Inner {
     client: Client,
     kept: TtlCache<Digest, Permission>,
+    /// The last answers about tokens that were allowed once: invented ones evict none of them.
+    last: TtlCache<Digest, Permission>,
     places: Semaphore,
+    clock: Arc<dyn Clock>,
+    lines: RateLimiter<Option<Peer>>,
 }
 
 /// What is kept instead of a token.
@@ -72,8 +85,10 @@ impl Access {
     /// Asks with a client, which may create `TokenReview` and `SubjectAccessReview`.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
-        let kept = TtlCache::new(clock, KEPT_MAX);
-        Self(Arc::new(Inner { client, kept, places: Semaphore::new(ASKED_AT_A_TIME) }))
+        let [kept, last] = [(); 2].map(|()| TtlCache::new(clock.clone(), KEPT_MAX));
+        let places = Semaphore::new(ASKED_AT_A_TIME);
+        let lines = RateLimiter::new(LINES_OF_A_PEER);
+        Self(Arc::new(Inner { client, kept, last, places, clock, lines }))
     }
 
     /// The router, for those who may.
@@ -98,10 +113,16 @@ impl Access {
             }
             let answer = self.ask(token).await?;
             drop(place);
-            self.0.kept.put(digest, answer, KEPT_FOR);
+            self.0.kept.put(digest.clone(), answer, KEPT_FOR);
+            if answer == Permission::Allowed || self.0.last.get(&digest).is_some() {
+                self.0.last.put(digest.clone(), answer, KEPT_IN_OUTAGE_FOR);
+            }
             Ok(answer)
         };
-        tokio::time::timeout(ANSWER_WITHIN, asked).await.unwrap_or(Err(Error::Slow))
+        let is_known = self.0.last.get(&digest).is_some();
+        let within = if is_known { ANSWER_AGAIN_WITHIN } else { ANSWER_WITHIN };
+        let answer = tokio::time::timeout(within, asked).await.unwrap_or(Err(Error::Slow));
+        answer.or_else(|error| self.0.last.get(&digest).ok_or(error))
     }
 
     async fn ask(&self, token: &str) -> Result<Permission, Error> {
@@ -142,8 +163,11 @@ async fn check(State(access): State<Access>, request: Request, next: Next) -> Re
         Ok(Permission::Forbidden) => forbidden(),
         Ok(Permission::Unknown) => unknown(),
         Err(error) => {
-            let cause = telemetry::chain(&error);
-            tracing::warn!(cause, "Access check for /metrics failed; request denied.");
+            let peer = request.extensions().get::<Peer>().copied();
+            if access.0.lines.take(peer, 1, access.0.clock.elapsed()).is_ok() {
+                let cause = telemetry::chain(&error);
+                tracing::warn!(cause, "Access check for /metrics failed; request denied.");
+            }
             let text = "cannot verify the token with the API server; try again later\n";
             (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }

@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -115,6 +115,77 @@ async fn answers_hold_for_a_moment_and_are_bounded() {
     }
     assert_eq!(scrape("guess-200").await, 0, "the newest are kept");
     assert_eq!(scrape("prometheus").await, 2, "the oldest gave way");
+}
+
+/// How an API server answers that changes meanwhile.
+#[derive(Clone, Copy, Debug)]
+enum Answers {
+    Works,
+    Fails,
+    Hangs,
+    /// Knows no token any more.
+    Denies,
+}
+
+fn changing(now: Arc<Mutex<Answers>>) -> Client {
+    let api_server = api_server(Arc::default());
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (api_server, now) = (api_server.clone(), *now.lock().unwrap());
+        async move {
+            match now {
+                Answers::Works => api_server.send(request).await,
+                Answers::Fails => Ok(answer(500, r#"{"kind":"Status","code":500}"#.to_owned())),
+                Answers::Hangs => std::future::pending().await,
+                Answers::Denies => {
+                    let review = json!({"apiVersion": "authentication.k8s.io/v1",
+                        "kind": "TokenReview", "metadata": {}, "spec": {}, "status": {}});
+                    Ok(answer(201, review.to_string()))
+                }
+            }
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_allowed_gets_the_page_in_an_outage() {
+    let now = Arc::new(Mutex::new(Answers::Works));
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let access = Access::new(changing(now.clone()), clock.clone());
+    let router = metrics_router(Metrics::new(), Some(access));
+    let begin = tokio::time::Instant::now();
+    for (answers, seconds, token, want) in [
+        (Answers::Works, 0, "prometheus", StatusCode::OK),
+        (Answers::Fails, 31, "prometheus", StatusCode::OK),
+        (Answers::Fails, 0, "nobody", StatusCode::SERVICE_UNAVAILABLE),
+        (Answers::Hangs, 568, "prometheus", StatusCode::OK),
+        (Answers::Fails, 1, "prometheus", StatusCode::SERVICE_UNAVAILABLE),
+        (Answers::Works, 0, "prometheus", StatusCode::OK),
+        (Answers::Denies, 31, "prometheus", StatusCode::UNAUTHORIZED),
+        (Answers::Fails, 31, "prometheus", StatusCode::UNAUTHORIZED),
+    ] {
+        clock.advance(Duration::from_secs(seconds));
+        *now.lock().unwrap() = answers;
+        let status = get_with(&router, "/metrics", Some(&format!("Bearer {token}"))).await.0;
+        assert_eq!(status, want, "{answers:?} {seconds} {token}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(5), "Prometheus waits for 10 s");
+}
+
+#[tokio::test]
+async fn tokens_that_cannot_be_verified_fill_no_log() {
+    let (lines, _guard) = crate::telemetry::count_lines();
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let access = Access::new(api_server(Arc::default()), clock.clone());
+    let router = metrics_router(Metrics::new(), Some(access));
+    for (requests, second, most) in [(30, 0, 10), (5, 1, 11)] {
+        clock.advance(Duration::from_secs(second));
+        for _ in 0..requests {
+            let (status, _) = get_with(&router, "/metrics", Some("Bearer broken")).await;
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        }
+        assert_eq!(lines.load(Ordering::Relaxed), most, "10 at once and one a second");
+    }
 }
 
 #[tokio::test]

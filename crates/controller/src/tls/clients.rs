@@ -9,13 +9,17 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use tokio::sync::watch;
 
 use super::provider;
 
 /// The CAs that must have signed the clients' certificates. They can be changed while a server runs;
 /// as long as there are none, no client is served.
 #[derive(Debug, Default)]
-pub struct Clients(RwLock<Option<Arc<dyn ClientCertVerifier>>>);
+pub struct Clients {
+    verifier: RwLock<Option<Arc<dyn ClientCertVerifier>>>,
+    is_known: watch::Sender<bool>,
+}
 
 /// Why a text names no authorities.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +54,15 @@ impl Clients {
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
         let verifier = verifier.build()?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(verifier);
+        *self.verifier.write().unwrap_or_else(PoisonError::into_inner) = Some(verifier);
+        self.is_known.send_replace(true);
         Ok(())
+    }
+
+    /// Tells whether any CA is known, for readiness.
+    #[must_use]
+    pub fn is_known(&self) -> watch::Receiver<bool> {
+        self.is_known.subscribe()
     }
 }
 
@@ -67,7 +78,7 @@ impl ClientCertVerifier for Clients {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verifier = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let verifier = self.verifier.read().unwrap_or_else(PoisonError::into_inner).clone();
         let none = || Error::General("no client CA is loaded".to_owned());
         verifier.ok_or_else(none)?.verify_client_cert(certificate, others, now)
     }

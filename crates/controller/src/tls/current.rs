@@ -15,8 +15,20 @@ pub enum Validity {
     /// There is no certificate yet: every handshake fails.
     #[default]
     NotYet,
-    /// There is one, which is valid until then.
-    Until(Timestamp),
+    /// There is one, which is valid between these moments.
+    Between(Timestamp, Timestamp),
+}
+
+impl Validity {
+    /// Whether there is a certificate that is valid at a moment, and when that changes by itself.
+    #[must_use]
+    pub fn at(self, moment: Timestamp) -> (bool, Option<Timestamp>) {
+        match self {
+            Self::Between(from, _) if moment < from => (false, Some(from)),
+            Self::Between(_, until) if moment < until => (true, Some(until)),
+            Self::NotYet | Self::Between(..) => (false, None),
+        }
+    }
 }
 
 /// The pair that new connections use. It can be changed while a server runs; open connections are not
@@ -36,9 +48,9 @@ impl Current {
 
     /// Takes a pair into use, at once.
     pub fn set(&self, pair: Pair) {
-        let until = Validity::Until(pair.not_after());
+        let validity = Validity::Between(pair.not_before(), pair.not_after());
         *self.pair.write().unwrap_or_else(PoisonError::into_inner) = Some(pair);
-        self.validity.send_replace(until);
+        self.validity.send_replace(validity);
     }
 
     /// The pair in force.
@@ -52,7 +64,7 @@ impl Current {
     pub fn expires(&self) -> Option<Timestamp> {
         match *self.validity.borrow() {
             Validity::NotYet => None,
-            Validity::Until(moment) => Some(moment),
+            Validity::Between(_, until) => Some(until),
         }
     }
 

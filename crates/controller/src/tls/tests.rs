@@ -213,7 +213,18 @@ async fn only_who_trusts_the_authority_is_served_and_nobody_before_there_is_a_ce
         (None, Validity::NotYet)
     );
     server.current.set(one.pair());
-    assert_eq!(*server.current.validity().borrow(), Validity::Until(one.pair().not_after()));
+    let (from, until) = (one.pair().not_before(), one.pair().not_after());
+    let validity = *server.current.validity().borrow();
+    assert_eq!(validity, Validity::Between(from, until));
+    let second = Duration::from_secs(1);
+    for (moment, want) in [
+        (from - second, (false, Some(from))),
+        (from, (true, Some(until))),
+        (until - second, (true, Some(until))),
+        (until, (false, None)),
+    ] {
+        assert_eq!(validity.at(moment), want, "{moment}");
+    }
     assert!(connect(server.address, &other.authority).await.is_err(), "it is not trusted");
     let mut client = connect(server.address, &one.authority).await.unwrap();
     assert_eq!(ask(&mut client, "/").await.unwrap(), hello());
@@ -399,7 +410,10 @@ async fn only_clients_of_an_authority_are_served_and_authorities_may_change() {
     assert!(
         clients.trust(b"no certificate").is_err() && clients.trust(mine.key.as_bytes()).is_err()
     );
+    let is_known = clients.is_known();
+    assert!(!*is_known.borrow(), "this process is not ready");
     clients.trust(mine.authority.as_bytes()).unwrap();
+    assert!(*is_known.borrow());
     assert!(is_answered(Some(&mine)).await);
     assert!(!is_answered(None).await, "without a certificate");
     assert!(!is_answered(Some(&other)).await, "with one of another authority");

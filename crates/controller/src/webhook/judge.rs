@@ -19,10 +19,11 @@ use crate::api::{PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{Recorded, Reference, check_declared, record, reference};
 use crate::kueue::WaitForPodsReady;
+use crate::price::POLICY_NAMES_MAX;
 use crate::tuning::names;
 
-/// The most objects that are looked for: each costs a request.
-const NAMED_MAX: usize = 8;
+/// The most objects that are read because they describe pods: each costs a request.
+const REFERENCES_MAX: usize = 8;
 
 /// What is asked for, by the path of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,7 +189,7 @@ impl Reading {
     /// What is read: the objects of the first components.
     #[must_use]
     pub fn wanted(&self) -> BTreeSet<&Reference> {
-        self.references.iter().take(NAMED_MAX).map(|(_, reference)| reference).collect()
+        self.references.iter().take(REFERENCES_MAX).map(|(_, reference)| reference).collect()
     }
 
     /// The answer, with what was read of each component, whatever it declares. A component of which nothing was read
@@ -201,7 +202,7 @@ impl Reading {
             let (name, kind, index) = (&reference.name, reference.kind, i.to_string());
             let at = |field| ["spec", "components", index.as_str(), field];
             // each may be as large as what was read: as many as were asked for, also of one object
-            let read = found.get(reference).filter(|_| number < NAMED_MAX);
+            let read = found.get(reference).filter(|_| number < REFERENCES_MAX);
             let recorded = read.map(|read| record(&component["template"], read));
             let pod_sets = match recorded.transpose() {
                 Ok(Some(Recorded { template, mut pod_sets })) => {
@@ -262,20 +263,18 @@ fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> 
     }
 }
 
-/// The other objects that an AppWrapper names.
+/// The other objects that an AppWrapper names, each of which costs a request: its queue, and the RetryPolicies that are
+/// regarded.
 fn named(aw: &Value) -> Vec<Named> {
     let text = |part: &str, key: &str| aw["metadata"][part][key].as_str().unwrap_or_default();
-    let of = |kind: NamedKind, names: &str| -> Vec<Named> {
-        let names = names.split(',').take(NAMED_MAX).map(str::trim);
-        names
-            .filter(|name| names::is_subdomain(name))
-            .map(|name| Named { kind, name: name.to_owned() })
-            .collect()
-    };
-    let mut all = of(NamedKind::RetryPolicy, text("annotations", keys::RETRY_POLICIES));
-    all.extend(of(NamedKind::LocalQueue, text("labels", keys::QUEUE_NAME)));
-    all.truncate(NAMED_MAX);
-    all
+    let queue = (NamedKind::LocalQueue, text("labels", keys::QUEUE_NAME));
+    let policies = text("annotations", keys::RETRY_POLICIES).split(',').take(POLICY_NAMES_MAX);
+    let policies = policies.map(|name| (NamedKind::RetryPolicy, name.trim()));
+    std::iter::once(queue)
+        .chain(policies)
+        .filter(|(_, name)| names::is_subdomain(name))
+        .map(|(kind, name)| Named { kind, name: name.to_owned() })
+        .collect()
 }
 
 fn update(review: &Review, config: &Config, own_account: Option<&str>) -> ReviewStep {

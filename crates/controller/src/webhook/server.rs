@@ -13,6 +13,7 @@
 //! Reading and judging are CPU work and run outside the runtime that serves, so that an object of 1 MiB
 //! does not block other requests. A panic is answered with 500, and the server continues.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, OnceLock};
@@ -41,6 +42,7 @@ use crate::config::Config;
 use crate::kueue::WaitForPodsReady;
 use crate::listener::{Peer, Share, Shares};
 use crate::metrics::{Metrics, ReviewResult};
+use crate::printable::truncate_chars;
 use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
 
@@ -77,8 +79,10 @@ const OBJECT_MAX: u32 = 3 << 19;
 const OBJECTS_MAX: u32 = 16 << 20;
 /// That of one peer.
 const OBJECTS_OF_A_PEER: u32 = 12 << 20;
-/// How often the log says that a review of one peer failed.
+/// How often the log says that a review of one peer failed, and how often that one was denied.
 const LINES_OF_A_PEER: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
+/// The longest user or namespace in the log.
+const LOGGED_CHARS_MAX: usize = 128;
 /// The longest wait for a place among them.
 pub const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -113,7 +117,10 @@ struct AdmissionServer {
     access_checks: Shares,
     rates: Rates,
     objects: Shares,
-    lines: RateLimiter<Peer>,
+    /// Lines about reviews that failed.
+    failures: RateLimiter<Peer>,
+    /// Lines about denials: those of one user hide no failure.
+    denials: RateLimiter<Peer>,
 }
 
 /// What a review holds while it is read and judged.
@@ -166,7 +173,8 @@ pub fn router(admission: Arc<Admission>) -> Router {
         access_checks: Shares::new(ACCESS_CHECKS_MAX, ACCESS_CHECKS_OF_A_PEER),
         rates,
         objects: Shares::new(OBJECTS_MAX, OBJECTS_OF_A_PEER),
-        lines: RateLimiter::new(LINES_OF_A_PEER),
+        failures: RateLimiter::new(LINES_OF_A_PEER),
+        denials: RateLimiter::new(LINES_OF_A_PEER),
     });
     let mut router = Router::new();
     for endpoint in Endpoint::ALL {
@@ -185,17 +193,10 @@ impl AdmissionServer {
         let work = AssertUnwindSafe(self.answer(endpoint, request)).catch_unwind();
         let told = match timeout(ANSWER_TIME_MAX, work).await {
             Ok(Ok(Ok(told))) => told,
-            Ok(Ok(Err(error))) => self.failed(peer, &error),
-            Ok(Err(panic)) => {
-                let message = said(&*panic);
-                tracing::error!(
-                    webhook = endpoint.as_str(),
-                    message,
-                    "Internal error during an admission review."
-                );
-                self.failed(peer, &RequestError::Panic)
-            }
-            Err(_) => self.failed(peer, &RequestError::Timeout),
+            Ok(Ok(Err(error))) => self.failed(endpoint, peer, &error),
+            // the panic hook has logged the location
+            Ok(Err(_)) => self.failed(endpoint, peer, &RequestError::Panic),
+            Err(_) => self.failed(endpoint, peer, &RequestError::Timeout),
         };
         let operation = told.operation.map(Operation::as_str);
         let took = clock.elapsed().saturating_sub(start);
@@ -203,15 +204,30 @@ impl AdmissionServer {
         told.response
     }
 
-    /// Says in the log why there is no response of admission, for one peer only so often: anybody may send requests.
-    fn failed(&self, peer: Option<Peer>, error: &RequestError) -> Outcome {
-        let outcome = Outcome::nothing(error);
+    /// Whether there is another line about a peer: anybody may send requests.
+    fn may_log(&self, lines: &RateLimiter<Peer>, peer: Option<Peer>) -> bool {
         let now = self.admission.clock.elapsed();
-        if peer.is_none_or(|peer| self.lines.take(peer, 1, now).is_ok()) {
-            let (status, cause) = (outcome.response.status().as_u16(), telemetry::chain(error));
-            tracing::warn!(status, cause, "Admission review failed.");
+        peer.is_none_or(|peer| lines.take(peer, 1, now).is_ok())
+    }
+
+    /// Says in the log why there is no response of admission.
+    fn failed(&self, endpoint: Endpoint, peer: Option<Peer>, error: &RequestError) -> Outcome {
+        let outcome = Outcome::nothing(error);
+        if self.may_log(&self.failures, peer) {
+            let (webhook, status) = (endpoint.as_str(), outcome.response.status().as_u16());
+            let cause = telemetry::chain(error);
+            tracing::warn!(webhook, status, cause, "Admission review failed.");
         }
         outcome
+    }
+
+    /// Says in the log who was denied. Not the message: it quotes the object.
+    fn denied(&self, endpoint: Endpoint, peer: Option<Peer>, review: &Review, reason: Reason) {
+        if self.may_log(&self.denials, peer) {
+            let (webhook, operation) = (endpoint.as_str(), review.operation.as_str());
+            let (namespace, user) = subject_of(review);
+            tracing::info!(webhook, operation, %namespace, %user, ?reason, "Admission denied.");
+        }
     }
 
     async fn answer(
@@ -232,11 +248,17 @@ impl AdmissionServer {
         let (review, verdict) = self.judged(endpoint, body, permits.clone()).await?;
         let answer = match verdict {
             ReviewStep::Final(answer) => answer,
-            ReviewStep::Ask(checks) => self.check_access(peer, &review, checks).await?,
+            ReviewStep::Ask(checks) => self.check_access(endpoint, peer, &review, checks).await?,
             ReviewStep::Read(reading) => self.read(peer, &review, reading).await?,
         };
         drop(permits);
-        Ok(Outcome::answer(endpoint, &review, &answer))
+        // why access could not be checked is logged already
+        if let Some((reason, _)) = answer.denied
+            && reason != Reason::Unavailable
+        {
+            self.denied(endpoint, peer, &review, reason);
+        }
+        Ok(Outcome::answer(&review, &answer))
     }
 
     /// The whole body, and its part of all bodies: by the length that is declared, or else the largest.
@@ -284,12 +306,21 @@ impl AdmissionServer {
         work.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
-    /// Says in the log why access cannot be checked, for one peer only so often.
-    fn unchecked(&self, peer: Option<Peer>, error: &dyn std::error::Error) {
-        let now = self.admission.clock.elapsed();
-        if peer.is_none_or(|peer| self.lines.take(peer, 1, now).is_ok()) {
-            let cause = telemetry::chain(error);
-            tracing::warn!(cause, "Access check failed; admission denied.");
+    /// Says in the log why access cannot be checked.
+    fn unchecked(
+        &self,
+        endpoint: Endpoint,
+        peer: Option<Peer>,
+        review: &Review,
+        error: &dyn std::error::Error,
+    ) {
+        if self.may_log(&self.failures, peer) {
+            let (webhook, cause) = (endpoint.as_str(), telemetry::chain(error));
+            let (namespace, user) = subject_of(review);
+            tracing::warn!(
+                webhook, %namespace, %user, cause,
+                "Access check failed; admission denied."
+            );
         }
     }
 
@@ -309,6 +340,7 @@ impl AdmissionServer {
 
     async fn check_access(
         &self,
+        endpoint: Endpoint,
         peer: Option<Peer>,
         review: &Review,
         checks: ClusterChecks,
@@ -334,7 +366,7 @@ impl AdmissionServer {
         match &found {
             Ok(findings) if findings.is_empty() => self.rates.remembered(about),
             Ok(_) => {}
-            Err(error) => self.unchecked(peer, error),
+            Err(error) => self.unchecked(endpoint, peer, review, error),
         }
         Ok(checks.answered(found))
     }
@@ -382,6 +414,15 @@ impl AdmissionServer {
     }
 }
 
+/// The namespace and the user of a review, as the log has them.
+fn subject_of(review: &Review) -> (Cow<'_, str>, Cow<'_, str>) {
+    let Review { namespace, requester, .. } = review;
+    (
+        truncate_chars(namespace, LOGGED_CHARS_MAX),
+        truncate_chars(&requester.username, LOGGED_CHARS_MAX),
+    )
+}
+
 /// The response where there were too many access checks. A peer gets an HTTP error, since it asks for many users.
 fn refused(wait: &Wait) -> Result<AdmissionResponse, RequestError> {
     match *wait {
@@ -404,12 +445,8 @@ async fn in_time<T>(free: impl Future<Output = T>) -> Result<T, RequestError> {
 }
 
 impl Outcome {
-    fn answer(endpoint: Endpoint, review: &Review, answer: &AdmissionResponse) -> Self {
+    fn answer(review: &Review, answer: &AdmissionResponse) -> Self {
         let Review { uid, operation, requester, .. } = review;
-        if let Some((reason, _)) = &answer.denied {
-            let (webhook, operation) = (endpoint.as_str(), operation.as_str());
-            tracing::debug!(webhook, operation, uid, ?reason, "Admission denied.");
-        }
         let mut response = Response::new(answer.write(uid, &requester.username).into());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -435,7 +472,8 @@ impl Outcome {
             RequestError::TooLarge | RequestError::Review(ReviewError::TooHeavy { .. }) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, ReviewResult::Malformed)
             }
-            RequestError::SlowBody => (StatusCode::REQUEST_TIMEOUT, ReviewResult::Timeout),
+            // anybody may send a head without a body
+            RequestError::SlowBody => (StatusCode::REQUEST_TIMEOUT, ReviewResult::Malformed),
             RequestError::Body(_) | RequestError::Review(_) => {
                 (StatusCode::BAD_REQUEST, ReviewResult::Malformed)
             }
@@ -469,10 +507,4 @@ async fn whole(mut body: Body) -> Result<Bytes, RequestError> {
         whole.extend_from_slice(&data);
     }
     Ok(whole.into())
-}
-
-/// What a panic said.
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default()
 }

@@ -55,7 +55,7 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collateral: Option<i32>,
 
-    /// The last progress that a pod reported, if `spec.progress` is set.
+    /// How far it got, by the last reports of its pods, if `spec.progress` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<AttemptProgress>,
 }
@@ -78,6 +78,16 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 6] = [
+        Self::Succeeded,
+        Self::Failed,
+        Self::Suspended,
+        Self::Deleted,
+        Self::ComponentRecreated,
+        Self::NoFit,
+    ];
+
     /// Its name, as in the status.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

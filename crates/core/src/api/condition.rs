@@ -84,8 +84,18 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
 /// Whether a deletion is being forced, and something still exists.
 #[must_use]
 pub fn is_deletion_forced(conditions: &[Condition]) -> bool {
+    is_deleting(conditions, &[deleting::FORCED])
+}
+
+/// Whether a deletion is being forced, or waits for pods whose owner cannot be determined, and something still exists.
+#[must_use]
+pub fn is_deletion_stuck(conditions: &[Condition]) -> bool {
+    is_deleting(conditions, &[deleting::FORCED, deleting::UNDETERMINED])
+}
+
+fn is_deleting(conditions: &[Condition], reasons: &[&str]) -> bool {
     find(conditions, DELETING_RESOURCES)
-        .is_some_and(|found| found.status == "True" && found.reason == deleting::FORCED)
+        .is_some_and(|found| found.status == "True" && reasons.contains(&found.reason.as_str()))
 }
 
 /// When the condition of a type took the status that it has.

@@ -24,18 +24,18 @@ pub struct Progress {
     pub stall_after: Option<String>,
 }
 
-/// The last progress that a pod of an attempt reported.
+/// How far an attempt got, by the last reports of its pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptProgress {
-    /// When the pod last made progress.
+    /// When a pod last made progress.
     pub at: Time,
 
-    /// The last training step that was done.
+    /// The largest training step that was done in any pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i64>,
 
-    /// How much was done, in percent.
+    /// The largest percentage that was done in any pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<i64>,
 

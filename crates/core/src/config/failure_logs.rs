@@ -32,7 +32,7 @@ impl Default for FailureLogs {
 pub(super) fn read(section: &mut Section<'_>) -> FailureLogs {
     let default = FailureLogs::default();
     let lines = section.whole("lines", 1..=LINES_MAX, default.lines);
-    let given = section.text("maxBytes");
+    let given = section.quantity("maxBytes");
     let bytes_max = given.as_deref().map_or(Some(default.bytes_max), bytes);
     if bytes_max.is_none() {
         let message = format!(

@@ -24,7 +24,7 @@ pub use error::{Errors, LoadError, Problem};
 pub use failure_logs::FailureLogs;
 pub use history::History;
 pub use server_url::{ServerUrl, ServerUrlError};
-pub use suspicion::{NodeSuspicion, SuspicionEffect, THRESHOLD_MIN};
+pub use suspicion::{NodeSuspicion, SuspicionEffect, THRESHOLD_MAX, THRESHOLD_MIN};
 
 use crate::api::ExitCodeOperator;
 use crate::pattern::Pattern;

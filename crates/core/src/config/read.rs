@@ -51,14 +51,17 @@ fn options() -> serde_saphyr::Options {
 }
 
 fn root(root: &mut Section<'_>) -> Config {
+    let fault_tolerance = root.section("faultTolerance", fault_tolerance);
+    let retry_policy = root.section("retryPolicy", retry_policy);
+    let failure_categories = failure_categories(root);
     let config = Config {
-        fault_tolerance: root.section("faultTolerance", fault_tolerance),
-        retry_policy: root.section("retryPolicy", retry_policy),
-        failure_categories: failure_categories(root),
+        fault_tolerance,
+        retry_policy,
         failure_logs: root.section("failureLogs", failure_logs::read),
         history: root.section("history", history::read),
         autopilot: root.section("autopilot", autopilot),
-        node_suspicion: root.section("nodeSuspicion", suspicion::read),
+        node_suspicion: root
+            .section("nodeSuspicion", |section| suspicion::read(section, &failure_categories)),
         admission: root.section("admission", admission),
         scheduler_name: root.name("schedulerName"),
         webhook: root.section("webhook", webhook),
@@ -74,6 +77,7 @@ fn root(root: &mut Section<'_>) -> Config {
             address: section.address("address", Health::default().address),
         }),
         leader_election: root.section("leaderElection", leader_election),
+        failure_categories,
     };
     check_addresses(root, &config);
     config

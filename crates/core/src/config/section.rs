@@ -142,6 +142,14 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A quantity as its text: it may stand there as a number. None where it is left out, empty or wrong.
+    pub(super) fn quantity(&mut self, name: &'static str) -> Option<String> {
+        match self.field(name)? {
+            Value::Number(number) => Some(number.to_string()),
+            _ => self.text(name),
+        }
+    }
+
     /// One of some texts, which must be given; none where it is wrong.
     pub(super) fn choice<T: Copy>(
         &mut self,

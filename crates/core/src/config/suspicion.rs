@@ -1,8 +1,10 @@
 //! The section `nodeSuspicion`.
 
+use super::FailureCategory;
 use super::read::{CATEGORIES_MAX, CATEGORY, is_category};
 use super::section::Section;
-use crate::tuning::Period;
+use crate::decide::policy::category::Category;
+use crate::tuning::{Period, names};
 
 /// When a node is suspect, and what follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub struct NodeSuspicion {
     pub threshold: i32,
     /// What containers of one namespace show counts for at most this percentage of the threshold.
     pub namespace_share: i32,
-    /// Categories of failures that point to the node more than to the job.
+    /// Categories of failures that point to the node more than to the job: built in, or those of the configuration.
     pub hardware_categories: Vec<String>,
 }
 
@@ -45,8 +47,8 @@ impl SuspicionEffect {
 
 /// The least threshold: above the points that one AppWrapper gives.
 pub const THRESHOLD_MIN: i32 = 51;
-/// The most: points beyond are of no use, as each namespace has few.
-const THRESHOLD_MAX: i32 = 1000;
+/// The most: the points of as much evidence as a node has at most.
+pub const THRESHOLD_MAX: i32 = 800;
 /// The bounds of the half-life.
 const HALF_LIFE: (Period, Period) = (Period::from_secs(3_600), Period::from_secs(90 * 86_400));
 
@@ -62,7 +64,7 @@ impl Default for NodeSuspicion {
     }
 }
 
-pub(super) fn read(section: &mut Section<'_>) -> NodeSuspicion {
+pub(super) fn read(section: &mut Section<'_>, configured: &[FailureCategory]) -> NodeSuspicion {
     let default = NodeSuspicion::default();
     let effects = [SuspicionEffect::Off, SuspicionEffect::Prefer, SuspicionEffect::Require];
     // Helm reads `Off` as YAML 1.1 does, and writes it as `false`
@@ -79,8 +81,15 @@ pub(super) fn read(section: &mut Section<'_>) -> NodeSuspicion {
     }
     let threshold = section.whole("threshold", THRESHOLD_MIN..=THRESHOLD_MAX, default.threshold);
     let share = section.whole("namespaceShare", 1..=100, default.namespace_share);
+    let mut known: Vec<&str> = Category::ALL.map(Category::as_str).to_vec();
+    known.extend(configured.iter().map(|one| one.name.as_str()));
     let categories = section.texts("hardwareCategories", |text| {
-        is_category(text).then(|| text.to_owned()).ok_or_else(|| CATEGORY.to_owned())
+        if !is_category(text) {
+            return Err(CATEGORY.to_owned());
+        }
+        let is_known = known.contains(&text);
+        let unknown = || format!("unknown category: {}", names::hint(text, &known));
+        is_known.then(|| text.to_owned()).ok_or_else(unknown)
     });
     if categories.len() > CATEGORIES_MAX {
         let message = format!("must have at most {CATEGORIES_MAX} categories");

@@ -95,6 +95,15 @@ fn the_keys_about_the_process_are_read() {
     assert_eq!(config.admission.pods_over_quota, want);
 }
 
+/// As the quantities of Kubernetes.
+#[test]
+fn a_quantity_may_be_a_number() {
+    for text in ["8192", "'8192'", "8Ki"] {
+        let config = Config::parse(&format!("failureLogs: {{maxBytes: {text}}}")).expect(text);
+        assert_eq!(config.failure_logs.bytes_max, 8192, "{text}");
+    }
+}
+
 /// The chart has `false` where its values have `Off`.
 #[test]
 fn the_effect_off_may_be_a_boolean() {
@@ -186,13 +195,24 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("nodeSuspicion: {effect: off}", "nodeSuspicion.effect: ", "one of Off, Prefer, Require"),
     ("nodeSuspicion: {effect: true}", "nodeSuspicion.effect: ", "one of Off, Prefer, Require"),
     ("nodeSuspicion: {halfLife: 59m}", "nodeSuspicion.halfLife: ", "from 1h to 90d"),
-    ("nodeSuspicion: {threshold: 50}", "nodeSuspicion.threshold: ", "from 51 to 1000"),
-    ("nodeSuspicion: {threshold: 1001}", "nodeSuspicion.threshold: ", "from 51 to 1000"),
+    ("nodeSuspicion: {threshold: 50}", "nodeSuspicion.threshold: ", "from 51 to 800"),
+    ("nodeSuspicion: {threshold: 801}", "nodeSuspicion.threshold: ", "from 51 to 800"),
     ("nodeSuspicion: {namespaceShare: 101}", "nodeSuspicion.namespaceShare: ", "from 1 to 100"),
     (
         "nodeSuspicion: {hardwareCategories: [A]}",
         "nodeSuspicion.hardwareCategories[0]: ",
         "lower-case",
+    ),
+    (
+        "{nodeSuspicion: {hardwareCategories: [node, cuda_eror]}, failureCategories: \
+         [{name: cuda_error, onTerminationMessage: {pattern: CUDA}}]}",
+        "nodeSuspicion.hardwareCategories[1]: Invalid value: \"cuda_eror\": unknown category: ",
+        "did you mean cuda_error?",
+    ),
+    (
+        "nodeSuspicion: {hardwareCategories: [disk]}",
+        "nodeSuspicion.hardwareCategories[0]: Invalid value: \"disk\": unknown category: ",
+        "must be one of oom, node, ",
     ),
     ("retryPolicy: {refill: {}}", "retryPolicy.refill.after: ", "must be given"),
     ("retryPolicy: {refill: {after: 59s}}", "retryPolicy.refill.after: ", "at least 1m"),
@@ -283,7 +303,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("failureLogs: {lines: 0}", "failureLogs.lines: ", "from 1 to 1000"),
     ("failureLogs: {lines: 1001}", "failureLogs.lines: ", "from 1 to 1000"),
-    ("failureLogs: {maxBytes: 1023}", "failureLogs.maxBytes: ", "string"),
+    ("failureLogs: {maxBytes: 1023}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
+    ("failureLogs: {maxBytes: true}", "failureLogs.maxBytes: ", "string"),
     ("failureLogs: {maxBytes: '1023'}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
     ("failureLogs: {maxBytes: 65Ki}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
     ("failureLogs: {redact: ['(']}", "failureLogs.redact[0]: ", "unclosed group"),

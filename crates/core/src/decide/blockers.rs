@@ -43,16 +43,8 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
     let old = condition::find(conditions(&draft.status, blockers.component), kind);
     let forced = condition::is_deletion_forced(conditions(&draft.status, blockers.component));
     let reason = if forced && reason == deleting::INITIATED { deleting::FORCED } else { reason };
-    if old.is_some_and(|old| old.reason == reason) {
-        if blockers.is_message_current {
-            return;
-        }
-        let interval = Period::from_duration(MESSAGE_INTERVAL);
-        let next = draft.facts.snapshot.blockers_named_at.map(|at| interval.after(at));
-        if let Some(next) = next.filter(|next| draft.facts.now < *next) {
-            draft.look_again(next);
-            return;
-        }
+    if old.is_some_and(|old| old.reason == reason) && !is_named_anew(draft, blockers) {
+        return;
     }
     let message = waiting_for(blockers);
     let now = draft.facts.now;
@@ -62,6 +54,18 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
     };
     condition::set_message(conditions, kind, true, reason, &message, now);
     draft.warn(reason, message);
+}
+
+/// Whether a message about what blocks is due although there is one.
+pub(super) fn is_named_anew(draft: &mut Draft<'_>, blockers: &Blockers) -> bool {
+    if blockers.is_message_current {
+        return false;
+    }
+    let interval = Period::from_duration(MESSAGE_INTERVAL);
+    let next = draft.facts.snapshot.blockers_named_at.map(|at| interval.after(at));
+    let Some(next) = next.filter(|next| draft.facts.now < *next) else { return true };
+    draft.look_again(next);
+    false
 }
 
 /// The conditions of a component, or of the AppWrapper.
@@ -101,9 +105,7 @@ pub(super) fn blockers_of(draft: &Draft<'_>, component: Option<usize>) -> Blocke
     let message = named_so_far(&draft.status, component);
     let is_of = |index: Option<usize>| component.is_none() || component == index;
     let mut pods: Vec<&Pod> = snapshot.pods.iter().filter(|pod| is_of(pod.component)).collect();
-    // of few pods only: the message may be anybody's, and long
-    let mentions = message.split("Pod/").skip(1).take(NAMED_MAX);
-    let mentioned: Vec<&str> = mentions.filter_map(|it| it.split([' ', ',']).next()).collect();
+    let mentioned: Vec<&str> = mentioned(message).collect();
     let is_named = |pod: &&Pod| {
         mentioned.contains(&pod.name.as_str()) && message.contains(&blocking_pod(snapshot, pod))
     };
@@ -132,6 +134,12 @@ pub(super) fn blockers_of(draft: &Draft<'_>, component: Option<usize>) -> Blocke
     Blockers { component, more: count - named.len(), named, is_message_current }
 }
 
+/// The pods that a message names. Only a few: it may be anybody's, and long.
+fn mentioned(message: &str) -> impl Iterator<Item = &str> {
+    let mentions = message.split("Pod/").skip(1).take(NAMED_MAX);
+    mentions.filter_map(|it| it.split([' ', ',']).next())
+}
+
 /// Some pods, by name.
 pub(super) fn of_pods(snapshot: &Snapshot, pods: &[&Pod]) -> Blockers {
     let shown = &pods[..pods.len().min(NAMED_MAX)];
@@ -146,9 +154,20 @@ fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
 }
 
 /// The pods whose owner cannot be determined.
-pub(super) fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
+fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
     let named: Vec<String> = named.iter().take(NAMED_MAX).map(doubtful).collect();
     Blockers { more: count.saturating_sub(named.len()), named, ..Blockers::default() }
+}
+
+/// The pods whose owner cannot be determined, where every component has succeeded. The message stays while the owner of no pod
+/// that it names can be determined.
+pub(super) fn blockers_of_success(draft: &Draft<'_>) -> Blockers {
+    let found = &draft.facts.snapshot.undetermined;
+    let said = condition::find(&draft.status.conditions, condition::UNDETERMINED_PODS);
+    let mut named_before = mentioned(said.map_or("", |said| said.message.as_str()));
+    let is_message_current =
+        named_before.all(|before| found.named.iter().any(|(name, _)| name == before));
+    Blockers { is_message_current, ..undetermined(found) }
 }
 
 /// The pods whose owner cannot be determined, where a component is gone that one of them may belong to.

@@ -70,6 +70,7 @@ fn create(
     let (pausing, due): (Vec<usize>, Vec<usize>) = absent.into_iter().partition(pauses);
     if let Some(until) = pausing.first().and_then(|index| steps::paused_until(draft, *index)) {
         draft.wait(until);
+        draft.verdict.retry_after_seconds = Some(pause::left(draft));
         "Pausing before the component is recreated".clone_into(&mut draft.verdict.message);
     }
     if due.is_empty() {

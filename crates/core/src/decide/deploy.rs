@@ -6,7 +6,7 @@ use super::blockers::first_named;
 use super::draft::Draft;
 use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
-use super::{VerdictAction, attempts, resolve, steps};
+use super::{VerdictAction, attempts, components, failed, pods, resolve, steps};
 use crate::api::condition::{self, unhealthy};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
@@ -56,6 +56,7 @@ where
                 draft.ask(FreshRead::Pods);
                 return Err(here.stay());
             }
+            let problem = out_of_time(draft, problem);
             return Err(resolve::resolve(here, draft, &problem));
         }
         // its pods go soon after it
@@ -95,6 +96,15 @@ where
     Ok(here)
 }
 
+/// The problem of a creation that has failed for too long, with what else failed; or that alone, where an overriding RetryPolicy
+/// fails the AppWrapper for it.
+fn out_of_time<'a>(draft: &Draft<'a>, problem: Problem<'a>) -> Problem<'a> {
+    let judged = failed::judge(draft);
+    let pod_sets = components::begun_pod_sets(draft);
+    let overruled = pods::overruled_beside_missing(draft, &judged, &pod_sets);
+    overruled.unwrap_or_else(|| failed::beside(draft, &judged, &pod_sets, problem))
+}
+
 /// From when on the creation of a component that is to come since a moment keeps failing: not before the first failure,
 /// nor before the last call that failed, since an API server that does not answer refuses nothing.
 ///
@@ -104,7 +114,9 @@ pub fn failing_since(draft: &Draft<'_>, index: usize, since: Timestamp) -> Times
     let snapshot = draft.facts.snapshot;
     let recorded = recorded_failing_since(snapshot);
     let first = snapshot.components[index].failing_since;
-    let first = first.map(|first| recorded.map_or(first, |recorded| recorded.min(first)));
+    let first = first
+        .map(|first| recorded.map_or(first, |recorded| recorded.min(first)))
+        .or_else(|| recorded.filter(|_| may_be_refused(draft, index)));
     let latest = draft.facts.config.fault_tolerance.grace_maximum.after(since);
     [first, snapshot.last_gap].into_iter().flatten().fold(since, Timestamp::max).min(latest)
 }
@@ -116,14 +128,18 @@ fn recorded_failing_since(snapshot: &Snapshot) -> Option<Timestamp> {
         .map(|it| it.last_transition_time.0)
 }
 
+/// Whether something keeps the creation of a component from getting on, as far as is known.
+pub(super) fn is_blocked(draft: &Draft<'_>, index: usize) -> bool {
+    blocked(draft, &[index]).is_some() || may_be_refused(draft, index)
+}
+
 /// Whether the creation of a component that is due may be the one that fails, as the status says: a process that has just
 /// begun has not tried it yet.
-pub(super) fn may_be_refused(draft: &Draft<'_>, index: usize) -> bool {
-    let snapshot = draft.facts.snapshot;
+fn may_be_refused(draft: &Draft<'_>, index: usize) -> bool {
     let pauses = steps::paused_until(draft, index).is_some_and(|until| draft.facts.now < until);
     !pauses
-        && snapshot.components[index].creation.is_none()
-        && recorded_failing_since(snapshot).is_some()
+        && blocked(draft, &[index]).is_none()
+        && recorded_failing_since(draft.facts.snapshot).is_some()
 }
 
 /// Fails an AppWrapper of which a component can never be created. The cache may still show an object that is gone: that
@@ -180,7 +196,7 @@ fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
 }
 
 /// What keeps the creation from getting on, where something does.
-pub(super) fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
+fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
     absent.iter().find_map(|index| {
         let component = &draft.facts.snapshot.components[*index];
         let title = component.title();

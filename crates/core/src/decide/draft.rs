@@ -56,7 +56,8 @@ impl<'a> Draft<'a> {
         condition::set(&mut self.status.conditions, kind, status, reason, &message, self.facts.now);
     }
 
-    /// Sets a condition to True with its message, also where it had another: only where the status is written anyway.
+    /// Sets a condition to True with its message, also where it had another: only where the status is written anyway, or where
+    /// something else is named.
     pub fn say(&mut self, kind: &str, reason: &str, message: &str) {
         let message = escape(message);
         let now = self.facts.now;

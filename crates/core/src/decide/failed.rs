@@ -65,12 +65,12 @@ pub fn failed_component<'a>(
         .into_iter()
         .partition(|each| spared_by(draft, judged, each).is_some());
     let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
+    not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
     let is_ignored = |pod: &&Pod| judged.ignores(pod).is_some();
     let all_ignored = failed.is_empty();
     if all_ignored && !not_replaced.iter().all(is_ignored) {
         return None; // that one is decided about
     }
-    not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
     let replacement = Replacement::of(draft.facts);
     let candidates = if all_ignored { spared.get(..1)? } else { failed.as_slice() };
     let counts = |pod: &Pod| all_ignored || judged.ignores(pod).is_none();
@@ -239,12 +239,14 @@ fn ended_from_outside_alone<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a P
 
 fn ended_from_outside<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
     let component = &draft.facts.snapshot.components[index];
-    // a Job counts each pod whose deletion is requested; those that it deletes itself are deleted after it has failed
+    // a Job counts each pod whose deletion is requested; those that it deletes itself are deleted after it has failed, and
+    // nobody asks how one ended of a component that deletes pods whatever they did
     let by_backoff = failure::says(component, |reason| reason == BACKOFF_LIMIT);
     let failed_at = component.ours().and_then(|object| match &object.report.outcome {
         Outcome::Failed { at, .. } => {
             let job = component.failed_jobs.first().and_then(|job| job.at);
-            job.into_iter().chain(*at).min().filter(|_| by_backoff)
+            let first = job.into_iter().chain(*at).min();
+            first.filter(|_| by_backoff && !object.report.deletes_pods)
         }
         Outcome::Active | Outcome::Succeeded => None,
     });
@@ -269,16 +271,8 @@ pub fn missing_component<'a>(
 ) -> Problem<'a> {
     let reason = unhealthy::MISSING_COMPONENT;
     let message = format!("{} no longer exists", draft.facts.snapshot.components[index].title());
-    let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
-    not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
-    let mut failed = failed_components(draft, judged);
-    failed.retain(|each| spared_by(draft, judged, each).is_none());
-    let plain = Problem {
-        silent_owners: silent_owners(draft, &Replacement::of(draft.facts), &not_replaced),
-        components: with_pods(draft, judged, &not_replaced, failed),
-        judged: Some(judged.clone()),
-        ..Problem::of_component(draft, index, reason, &message)
-    };
+    let plain = Problem::of_component(draft, index, reason, &message);
+    let plain = beside(draft, judged, pod_sets, plain);
     let counts = |pod: &&Pod| {
         judged.ignores(pod).is_none()
             && !judged.is_consequence(pod)
@@ -294,6 +288,25 @@ pub fn missing_component<'a>(
         pod: of_pod.pod,
         failed_at: failure::finished_at(pod).unwrap_or(plain.failed_at).min(plain.failed_at),
         ..plain
+    }
+}
+
+/// A problem with a component that is missing or cannot be created, beside what else failed.
+pub fn beside<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+    problem: Problem<'a>,
+) -> Problem<'a> {
+    let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
+    not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
+    let mut failed = failed_components(draft, judged);
+    failed.retain(|each| spared_by(draft, judged, each).is_none());
+    Problem {
+        silent_owners: silent_owners(draft, &Replacement::of(draft.facts), &not_replaced),
+        components: with_pods(draft, judged, &not_replaced, failed),
+        judged: Some(judged.clone()),
+        ..problem
     }
 }
 

@@ -11,7 +11,7 @@ use crate::snapshot::{Component, End, Outcome, Pod, PodPhase, Presence, Snapshot
 use crate::tuning::Period;
 
 /// By how much the clock of the API server is taken to be behind at most.
-const CLOCK_BEHIND_MAX: Period = Period::from_secs(120);
+pub const CLOCK_BEHIND_MAX: Period = Period::from_secs(120);
 
 /// The pods of one pod set, of the running attempt alone.
 #[derive(Debug)]
@@ -55,6 +55,11 @@ impl PodSetHealth<'_> {
     /// that.
     pub const fn complete(&self) -> bool {
         self.done || self.started && self.fully_ready >= self.expected
+    }
+
+    /// All pods exist, and some of them do not run yet.
+    pub const fn waits(&self) -> bool {
+        self.there >= self.expected && !self.waiting.is_empty()
     }
 
     /// When the oldest pod was created that has not run yet.

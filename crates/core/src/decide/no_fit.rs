@@ -8,6 +8,8 @@
 //!
 //! [`requeue`](super::requeue) releases the quota.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
@@ -22,6 +24,7 @@ use crate::mutations::{self, Mutation};
 use crate::plan::FreshRead;
 use crate::policies::NoFitRule;
 use crate::snapshot::Pod;
+use crate::tuning::Period;
 
 /// The rule in force; none where Kueue does not manage the AppWrapper in this cluster, and where the administrator
 /// allows no restart of any kind.
@@ -42,7 +45,7 @@ fn unschedulable_since<'a>(
     health: &PodSetHealth<'a>,
 ) -> Option<(Timestamp, &'a Pod)> {
     let is_up = steps::standing(draft, health.component) == ComponentStage::Up;
-    if health.ready() || !is_up || health.there < health.expected {
+    if health.ready() || !is_up || !health.waits() {
         return None;
     }
     let since = |pod: &&'a Pod| Some((refused_at(draft, pod)?, *pod));
@@ -59,9 +62,25 @@ fn refused_at(draft: &Draft<'_>, pod: &Pod) -> Option<Timestamp> {
     Some(condition.since.or(pod.created).map_or(now, |at| at.min(now)))
 }
 
-/// Whether `onNoFit` decides about the lack of running pods in a pod set.
-pub fn applies(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> bool {
-    rule(draft).is_some() && unschedulable_since(draft, health).is_some()
+/// Whether `onNoFit` decides about pods that exist and do not run: some cannot be scheduled, and those of other pod sets may
+/// wait for them.
+pub fn applies(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> bool {
+    rule(draft).is_some() && pod_sets.iter().any(|set| unschedulable_since(draft, set).is_some())
+}
+
+/// From when on pods have time to run that have not run since a moment: the time that a pod of the attempt had no node
+/// belongs to `onNoFit`, up to its `after`.
+pub fn warms_up_from(draft: &Draft<'_>, since: Timestamp) -> Timestamp {
+    let Some(NoFitRule { after, .. }) = rule(draft) else { return since };
+    let alive =
+        attempts::pods(draft.facts.snapshot).filter(|pod| !pod.has_ended() && !pod.terminating);
+    let without_node = alive.filter_map(|pod| {
+        let scheduled = pod.true_condition("PodScheduled")?.since?.min(draft.facts.now);
+        let from = pod.created.map_or(since, |created| created.max(since));
+        Duration::try_from(scheduled.duration_since(from)).ok()
+    });
+    let longest = without_node.max().map(Period::from_duration);
+    longest.map_or(since, |longest| longest.min(after).after(since))
 }
 
 /// Pods of a pod set that cannot be scheduled.

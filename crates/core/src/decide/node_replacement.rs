@@ -1,15 +1,17 @@
 //! Kueue's replacement of failed nodes (Topology-Aware Scheduling): while it looks for one, the failure of the node does
 //! not end the attempt, so that one incident is charged once. Kueue clears its mark of the node in the same write that
-//! assigns another: then a pod that was created since is waited for.
+//! assigns another: then a pod that was created since is waited for. A failure that Kueue does not make up for is decided
+//! about when it is due.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
+use super::health::{self, PodSetHealth};
 use super::problem::Problem;
-use super::recovery;
+use super::{components, pods, recovery};
 use crate::api::condition::unhealthy;
-use crate::snapshot::PodPhase;
 use crate::snapshot::workload::{Workload, WorkloadRead};
+use crate::snapshot::{Pod, PodPhase};
 use crate::tuning::Period;
 
 /// How often the Workload is read while Kueue looks for a node.
@@ -26,47 +28,118 @@ pub enum Replacing {
     Until(Timestamp, Timestamp),
 }
 
+/// A pod that died of its node, when, and its pod set.
+#[derive(Clone, Copy)]
+struct Dead<'s, 'a> {
+    pod: &'a Pod,
+    at: Timestamp,
+    set: &'s PodSetHealth<'a>,
+}
+
 /// Whether Kueue replaces the node that caused a problem which is about to be decided.
 pub fn replacing(draft: &Draft<'_>, problem: &Problem<'_>) -> Replacing {
     let facts = draft.facts;
-    let may_come = [unhealthy::FOUND_FAILED_PODS, unhealthy::STUCK_TERMINATING];
-    let of_node = problem.pod.filter(|pod| pod.died_of_node());
-    let Some(node) = of_node.and_then(|pod| pod.node.as_ref()) else { return Replacing::No };
     // nothing replaces the pod, whatever Kueue does
-    let is_lost = problem.is_final || !may_come.contains(&problem.reason);
-    if is_lost || !facts.snapshot.replaces_failed_nodes {
+    if problem.is_final || !facts.snapshot.replaces_failed_nodes {
         return Replacing::No;
     }
-    let deadline = latest(draft, problem);
+    let pod_sets = components::begun_pod_sets(draft);
+    let Some(first) = first_dead(draft, problem, &pod_sets) else { return Replacing::No };
+    let deadline = latest(draft, first.at);
     if facts.now >= deadline {
         return Replacing::No;
     }
-    match &facts.snapshot.workload {
-        WorkloadRead::NotRead => Replacing::Unknown,
-        WorkloadRead::Found(workload)
-            if workload.unhealthy_nodes.contains(node) || is_replaced(draft, problem, workload) =>
-        {
-            Replacing::Until(POLL.after(facts.now).min(deadline), deadline)
+    let workload = match &facts.snapshot.workload {
+        WorkloadRead::NotRead => return Replacing::Unknown,
+        WorkloadRead::Found(workload) if is_replaced(first, workload) => workload,
+        WorkloadRead::Found(_) | WorkloadRead::Absent | WorkloadRead::Refused(_) => {
+            return Replacing::No;
         }
-        WorkloadRead::Found(_) | WorkloadRead::Absent | WorkloadRead::Refused(_) => Replacing::No,
+    };
+    let other = if problem.pod_set.is_some() {
+        // what another pod set lacks is a problem of its own
+        (!is_made_up_for(draft, first.set, workload)).then_some(facts.now)
+    } else {
+        other_due(draft, problem, &pod_sets, workload)
+    };
+    if other.is_some_and(|other| other <= facts.now) {
+        return Replacing::No;
     }
+    let deadline = other.map_or(deadline, |other| other.min(deadline));
+    Replacing::Until(POLL.after(facts.now).min(deadline), deadline)
 }
 
-/// Whether Kueue has found a node, and a pod that is to run there does not run yet. Kueue evicts where it finds none.
-fn is_replaced(draft: &Draft<'_>, problem: &Problem<'_>, workload: &Workload) -> bool {
+/// The pod of a problem that died of its node; of a pod set that has too few pods, the first.
+fn first_dead<'s, 'a>(
+    draft: &Draft<'a>,
+    problem: &Problem<'a>,
+    pod_sets: &'s [PodSetHealth<'a>],
+) -> Option<Dead<'s, 'a>> {
+    let set = |component: Option<usize>, pod_set: Option<usize>| {
+        pod_sets.iter().find(|set| (Some(set.component), Some(set.pod_set)) == (component, pod_set))
+    };
+    if problem.pod_set.is_some() {
+        return dead(draft, set(problem.component, problem.pod_set)?).next();
+    }
+    let may_come = [unhealthy::FOUND_FAILED_PODS, unhealthy::STUCK_TERMINATING];
+    let pod = problem.pod.filter(|pod| pod.died_of_node())?;
+    let set = set(pod.component, pod.pod_set)?;
+    may_come.contains(&problem.reason).then_some(Dead { pod, at: problem.failed_at, set })
+}
+
+/// The pods of a pod set that died of their nodes and were not replaced, the first failure first.
+fn dead<'s, 'a>(
+    draft: &Draft<'a>,
+    set: &'s PodSetHealth<'a>,
+) -> impl Iterator<Item = Dead<'s, 'a>> {
+    let facts = draft.facts;
+    let dead = health::not_replaced(draft, set).into_iter().filter(|pod| pod.died_of_node());
+    dead.map(move |pod| Dead { pod, at: pods::failed_at(facts, pod), set })
+}
+
+/// Whether Kueue looks for another node, or has found one, and a pod that is to run there does not run yet. Kueue evicts
+/// where it finds none.
+fn is_replaced(dead: Dead<'_, '_>, workload: &Workload) -> bool {
+    let Some(node) = &dead.pod.node else { return false };
     let is_kept = workload.has_topology && workload.holds_quota && !workload.evicted;
-    let Some(failed) = problem.pod.filter(|_| is_kept) else { return false };
-    draft.facts.snapshot.pods.iter().any(|pod| {
-        let is_of_same_set = (pod.component, pod.pod_set) == (failed.component, failed.pod_set);
-        let waits = pod.phase == PodPhase::Pending && !pod.terminating;
-        is_of_same_set && waits && pod.created.is_some_and(|at| at >= problem.failed_at)
-    })
+    let mut waiting = dead.set.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
+    workload.unhealthy_nodes.contains(node)
+        || is_kept && waiting.any(|pod| pod.created.is_some_and(|at| at >= dead.at))
+}
+
+/// Whether a pod set lacks no more pods than those that died of nodes which Kueue replaces: others that failed were
+/// replaced.
+fn is_made_up_for(draft: &Draft<'_>, set: &PodSetHealth<'_>, workload: &Workload) -> bool {
+    let replaced = dead(draft, set).filter(|dead| is_replaced(*dead, workload));
+    let replaced: i64 = replaced.map(|_| 1_i64).sum();
+    (1..=replaced).contains(&(set.expected - set.running))
+}
+
+/// When the first failure is due that Kueue does not make up for; none where there is none.
+fn other_due<'a>(
+    draft: &Draft<'a>,
+    problem: &Problem<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+    workload: &Workload,
+) -> Option<Timestamp> {
+    let judged = problem.judged(draft);
+    let due = |set: &PodSetHealth<'a>| {
+        let failed = pods::not_replaced(draft, &judged, std::slice::from_ref(set));
+        let due = failed.into_iter().filter_map(|pod| {
+            let at = pods::failed_at(draft.facts, pod);
+            let is_held = pod.died_of_node() && is_replaced(Dead { pod, at, set }, workload);
+            (!is_held).then(|| pods::decided_at(draft.facts, pod))
+        });
+        due.min()
+    };
+    let lacking = pod_sets.iter().filter(|set| !is_made_up_for(draft, set, workload));
+    lacking.filter_map(due).min()
 }
 
 /// Until when a replacement is waited for: until Kueue evicts; without `waitForPodsReady`, for the warm-up of a new pod.
-fn latest(draft: &Draft<'_>, problem: &Problem<'_>) -> Timestamp {
+fn latest(draft: &Draft<'_>, failed_at: Timestamp) -> Timestamp {
     let limits = draft.facts.limits;
     let eviction = recovery::eviction(&draft.status, draft.facts.snapshot.wait_for_pods_ready);
-    let own = limits.warmup_grace.after(limits.failure_grace.after(problem.failed_at));
+    let own = limits.warmup_grace.after(limits.failure_grace.after(failed_at));
     eviction.map_or(own, |eviction| eviction.at)
 }

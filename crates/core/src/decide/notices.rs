@@ -122,11 +122,11 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
     let more = (more > 0).then(|| format!("and {more} more"));
     let text = named.chain(more).collect::<Vec<_>>().join("; ");
     let text = text[..text.floor_char_boundary(STATUS_MESSAGE_BYTES_MAX)].to_owned();
-    let old = condition::find(&draft.status.conditions, condition::POLICY_NOT_FOUND);
-    if old.is_none_or(|old| old.status != "True" || old.message != text) {
-        draft.warn(condition::POLICY_NOT_FOUND, text.clone());
+    let kind = condition::POLICY_NOT_FOUND;
+    let old = condition::find(&draft.status.conditions, kind).cloned();
+    draft.say(kind, kind, &text);
+    if condition::find(&draft.status.conditions, kind) != old.as_ref() {
+        draft.warn(kind, text.clone());
     }
-    let reason = condition::POLICY_NOT_FOUND;
-    draft.condition(condition::POLICY_NOT_FOUND, true, reason, &text);
     append(&mut draft.verdict.message, &text);
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Facts;
@@ -11,6 +12,7 @@ use crate::api::{Phase, condition};
 use crate::config::{Config, OverQuotaAction};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
+use crate::printable::escape;
 use crate::snapshot::Pod;
 use crate::tuning::Period;
 
@@ -56,12 +58,26 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
         let then = if suspends { "; the AppWrapper will be suspended" } else { "" };
         draft.warn(kind, format!("{text}{then}"));
     }
-    draft.condition(kind, true, kind, &text);
+    let said = condition::find(&draft.status.conditions, kind).filter(|_| known);
+    // a status that changes at every look would delay its suspension
+    let is_news = |said: &Condition| !suspends && named(&said.message) != named(&escape(&text));
+    if said.is_none_or(is_news) {
+        draft.say(kind, kind, &text);
+    }
     let message = &mut draft.verdict.message;
     *message = if message.is_empty() { text } else { format!("{message}; {text}") };
     if known && suspends {
         draft.act(Action::Suspend);
     }
+}
+
+/// What a message names: the counts of pods change often, and cause no write.
+fn named(message: &str) -> Vec<&str> {
+    message.split("; ").map(subject).collect()
+}
+
+fn subject(part: &str) -> &str {
+    part.split_once(" has ").or_else(|| part.split_once(": ")).map_or("", |(what, _)| what)
 }
 
 /// Whether the configuration ends what runs more pods than were admitted.

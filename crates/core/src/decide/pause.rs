@@ -21,7 +21,12 @@ const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
 /// restart in a row that never became ready, since nothing else bounds those.
 #[must_use]
 pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
-    uncounted(closed(status), limits).unwrap_or(limits.retry_pause.as_duration())
+    of_uncounted(status, limits).unwrap_or(limits.retry_pause.as_duration())
+}
+
+/// The pause after what ended last; none where that is counted.
+pub(super) fn of_uncounted(status: &AppWrapperStatus, limits: &Limits) -> Option<Duration> {
+    uncounted(closed(status), limits)
 }
 
 /// The entries up to that of the attempt that ended last; none where it ended without a failure: whoever resumes it does
@@ -52,7 +57,7 @@ pub fn after_uncounted(
     limits: &Limits,
     gone: Timestamp,
 ) -> Option<Timestamp> {
-    let pause = uncounted(closed(status), limits)?;
+    let pause = of_uncounted(status, limits)?;
     Some(Period::from_duration(pause).after(gone))
 }
 

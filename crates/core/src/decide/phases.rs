@@ -60,7 +60,12 @@ pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
     // the delay of a retry that Kueue had to admit again
     let until = draft.status.retry_after.as_ref().map(|time| time.0);
     if let Some(until) = until.filter(|until| draft.facts.now < *until) {
-        draft.wait(until);
+        // what such a leader created would run until then
+        if sweep(draft, Orphans::Any) {
+            draft.look_again(until);
+        } else {
+            draft.wait(until);
+        }
         "Pausing before the next attempt".clone_into(&mut draft.verdict.message);
         return here.stay();
     }
@@ -304,7 +309,12 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         }
     }
     if let Some(problem) = failed::failed_component(draft, &judged, &pod_sets) {
-        return resolve::resolve(here, draft, &problem);
+        let moved = resolve::resolve(here, draft, &problem);
+        let is_short = pod_sets.iter().any(|set| !is_ready(draft, set));
+        if is_short && !draft.verdict.action.handles_failure() {
+            say_short(draft, &pod_sets);
+        }
+        return moved;
     }
     let here = match success::unless_succeeded(here, draft) {
         Ok(here) => here,
@@ -351,8 +361,7 @@ fn has_trouble_coming(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> bool 
     (0..count).any(|index| match steps::standing(draft, index) {
         ComponentStage::Going => true,
         ComponentStage::Coming => {
-            let is_blocked = deploy::blocked(draft, &[index]).is_some();
-            (is_blocked || deploy::may_be_refused(draft, index))
+            deploy::is_blocked(draft, index)
                 && (steps::may_come(draft, index, pod_sets)
                     || steps::blocked_until(draft, index).is_some())
         }
@@ -378,9 +387,9 @@ fn missing_component<'a>(
             Some(false) => {}
             Some(true) => {
                 let problem = failed::missing_component(draft, judged, pod_sets, index);
-                let is_alone = problem.pod.is_none();
-                let beside = || pods::overruled_beside_missing(draft, judged, pod_sets);
-                let overruled = is_alone.then(beside).flatten();
+                let overruled = pods::overruled_beside_missing(draft, judged, pod_sets);
+                let overruled =
+                    overruled.filter(|other| problem.pod.is_none() || other.is_before(&problem));
                 return Ok(Some(overruled.unwrap_or(problem)));
             }
             None => unsure = true,
@@ -398,9 +407,6 @@ pub(super) fn say_ready(draft: &mut Draft<'_>) {
 /// `PodsReady` and its anchors.
 fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) {
     // a Job that has failed by its indexes expects no pod, and neither does a step without pods
-    let is_ready = |draft: &Draft<'_>, set: &PodSetHealth<'_>| {
-        set.ready() && steps::standing(draft, set.component) != ComponentStage::Going
-    };
     let ready = pod_sets.iter().all(|set| is_ready(draft, set))
         && (!pod_sets.is_empty() || components::all_are_up(draft));
     if !ready && draft.facts.snapshot.undetermined.incomplete {
@@ -413,15 +419,26 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
         if !pod_sets.is_empty() && components::all_are_up(draft) {
             attempts::ready(draft);
         }
-    } else if condition::is_true(&draft.status.conditions, condition::PODS_READY) {
-        let short: Vec<String> = pod_sets
-            .iter()
-            .filter(|set| !is_ready(draft, set))
-            .map(|set| {
-                format!("pod set {}: {} of {} pods running", set.name(), set.running, set.expected)
-            })
-            .collect();
-        let reason = unhealthy::INSUFFICIENT_PODS_READY;
-        draft.condition(condition::PODS_READY, false, reason, &short.join("; "));
+    } else {
+        say_short(draft, pod_sets);
     }
+}
+
+fn is_ready(draft: &Draft<'_>, set: &PodSetHealth<'_>) -> bool {
+    set.ready() && steps::standing(draft, set.component) != ComponentStage::Going
+}
+
+/// `PodsReady` is False where it was True, also while a failed component is waited for: it may expect fewer pods, so that
+/// nothing else of its readiness is written down then.
+fn say_short(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
+    let is_true = condition::is_true(&draft.status.conditions, condition::PODS_READY);
+    if !is_true || draft.facts.snapshot.undetermined.incomplete {
+        return;
+    }
+    let short = pod_sets.iter().filter(|set| !is_ready(draft, set)).map(|set| {
+        format!("pod set {}: {} of {} pods running", set.name(), set.running, set.expected)
+    });
+    let short: Vec<String> = short.collect();
+    let reason = unhealthy::INSUFFICIENT_PODS_READY;
+    draft.condition(condition::PODS_READY, false, reason, &short.join("; "));
 }

@@ -34,8 +34,10 @@ pub fn of_pods<'a>(
     problems.extend(overruled_pod(draft, judged, pod_sets));
     problems.extend(doomed_nodes(draft));
     problems.extend(pod_sets.iter().filter_map(|health| no_fit::problem(draft, health)));
+    let is_unfit = no_fit::applies(draft, pod_sets);
+    let others = pod_sets.iter().filter(|set| !(is_unfit && set.waits()));
     let too_few = |health| too_few_pods(draft, judged, health, &replacement);
-    problems.extend(pod_sets.iter().filter_map(too_few));
+    problems.extend(others.filter_map(too_few));
     for health in pod_sets {
         problems.extend(never_ready(draft, health));
     }
@@ -66,7 +68,7 @@ pub fn fatal_pod<'a>(
 }
 
 /// When a pod failed that was not replaced: one that is lost, not before its pod set was short of it.
-fn failed_at(facts: Facts<'_>, pod: &Pod) -> Timestamp {
+pub fn failed_at(facts: Facts<'_>, pod: &Pod) -> Timestamp {
     let lost = pod.lost.map(|_| health::lost_at(facts, pod));
     lost.or_else(|| failure::finished_at(pod)).unwrap_or(facts.now).min(facts.now)
 }
@@ -114,6 +116,30 @@ fn note_ignored_loss<'a>(
     }
 }
 
+/// The failed pods that are decided about, and what `podFailurePolicy` ignores of what failed for good: it decides about that
+/// whatever becomes of the pods that may come back.
+fn decided_about<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> (Vec<&'a Pod>, Ignored) {
+    let mut pods = not_replaced(draft, judged, pod_sets);
+    let mut lasting = pods.clone();
+    lasting.retain(|pod| !health::may_come_back(draft.facts, pod));
+    if lasting.is_empty() {
+        lasting.clone_from(&pods);
+    }
+    let is_ignored = |pod: &&Pod| judged.ignores(pod).is_some();
+    let first = lasting.first().and_then(|pod| judged.ignores(pod));
+    let all_ignored = lasting.iter().all(is_ignored);
+    let ignored = Ignored::of(first, all_ignored, lasting.iter().any(is_ignored));
+    if all_ignored {
+        return (lasting, ignored);
+    }
+    pods.retain(|pod| !is_ignored(pod));
+    (pods, ignored)
+}
+
 fn first_failed_pod<'a>(
     draft: &mut Draft<'a>,
     judged: &Rc<Judged<'a>>,
@@ -121,14 +147,7 @@ fn first_failed_pod<'a>(
     replacement: &Replacement,
 ) -> Option<Problem<'a>> {
     let now = draft.facts.now;
-    let mut pods = not_replaced(draft, judged, pod_sets);
-    let ignored = pods.first().and_then(|pod| judged.ignores(pod));
-    let is_ignored = |pod: &&Pod| judged.ignores(pod).is_some();
-    let all_ignored = pods.iter().all(is_ignored);
-    let ignored = Ignored::of(ignored, all_ignored, pods.iter().any(is_ignored));
-    if !all_ignored {
-        pods.retain(|pod| !is_ignored(pod));
-    }
+    let (pods, ignored) = decided_about(draft, judged, pod_sets);
     let Some(first) = pods.first() else {
         note_ignored_loss(draft, judged, pod_sets);
         return None;
@@ -209,6 +228,14 @@ fn replaced_by(facts: Facts<'_>, pods: &[&Pod], failed_at: Timestamp) -> Timesta
     let due = grace.after(from);
     let gap = facts.snapshot.last_gap.filter(|gap| *gap > from);
     gap.map_or(due, |gap| due.max(grace.min(AFTER_GAP).after(gap)).min(grace.after(due)))
+}
+
+/// When a failed pod is decided about where no other one failed, and no rule is about it.
+pub fn decided_at(facts: Facts<'_>, pod: &Pod) -> Timestamp {
+    let at = failed_at(facts, pod);
+    let is_stuck = pod.stuck.is_some() && pod.phase != PodPhase::Failed;
+    let is_decided = is_stuck || has_terminating_component(facts, &[pod]);
+    if is_decided { at } else { replaced_by(facts, &[pod], at) }
 }
 
 /// Whether a pod is a component itself that has failed and is gone or about to be. Nothing makes up for it, and the policies
@@ -345,6 +372,7 @@ fn waited_for_until(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Time
     let replaces_lost = health.failed.iter().any(|pod| is_recent_loss(facts.snapshot, pod));
     let replacement = health.oldest_pending().filter(|_| replaces_lost);
     let since = replacement.map_or(since, |at| at.min(warmup.after(since)).max(since));
+    let since = no_fit::warms_up_from(draft, since);
     let is_missing = health.there < health.expected;
     let object = facts.snapshot.components[health.component].ours();
     if object.is_none_or(|object| !object.report.in_order) {
@@ -366,17 +394,18 @@ fn is_recent_loss(snapshot: &Snapshot, pod: &Pod) -> bool {
     pod.lost.is_some() && !health::is_replaced(snapshot, pod)
 }
 
-/// What `podFailurePolicy` ignores of a pod set that has too few running pods: where it ignores every pod that was lost and
-/// that nothing has replaced, the restart is not counted. Source: `docs/user/policies.md#lost-nodes`.
+/// What `podFailurePolicy` ignores of a pod set that has too few running pods: where it ignores every pod that died of its node
+/// and that nothing has replaced, the restart is not counted. Source: `docs/user/policies.md#lost-nodes`.
 fn ignored_losses(draft: &Draft<'_>, judged: &Judged<'_>, health: &PodSetHealth<'_>) -> Ignored {
     if !health.waiting.is_empty() || health.there < health.expected {
         return Ignored::Nothing; // a pod does not come up, or is missing for another reason
     }
-    let snapshot = draft.facts.snapshot;
+    let died_lately =
+        |pod: &Pod| pod.died_of_node() && !health::is_replaced(draft.facts.snapshot, pod);
     let lacking = health::not_replaced(draft, health).into_iter();
     let mut rules = lacking
         .filter(|pod| !judged.is_consequence(pod))
-        .map(|pod| judged.ignores(pod).filter(|_| is_recent_loss(snapshot, pod)));
+        .map(|pod| judged.ignores(pod).filter(|_| died_lately(pod)));
     let first = rules.next().flatten();
     Ignored::of(first, rules.all(|rule| rule.is_some()), false)
 }
@@ -389,9 +418,6 @@ fn too_few_pods<'a>(
     replacement: &Replacement,
 ) -> Option<Problem<'a>> {
     if health.ready() || steps::standing(draft, health.component) != ComponentStage::Up {
-        return None;
-    }
-    if no_fit::applies(draft, health) {
         return None;
     }
     let facts = draft.facts;
@@ -430,6 +456,7 @@ fn too_few_pods<'a>(
     };
     Some(Problem {
         failed_at: unhealthy_from.min(facts.now),
+        pod_set: Some(health.pod_set),
         silent_owners: failed.and_then(said_by),
         ignored: ignored_losses(draft, judged, health),
         unhealthy_from: Some(unhealthy_from),

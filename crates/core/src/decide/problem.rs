@@ -30,6 +30,8 @@ pub struct Problem<'a> {
     pub pod: Option<&'a Pod>,
     /// Index of the component of the first cause; none where nothing tells.
     pub component: Option<usize>,
+    /// Index in its component of the pod set that has too few pods; none where that is not the problem.
+    pub pod_set: Option<usize>,
     /// When the first cause happened.
     pub failed_at: Timestamp,
     /// It makes the AppWrapper unhealthy from here on; before, it is only waited on.
@@ -104,6 +106,7 @@ impl<'a> Problem<'a> {
             failure,
             pod: None,
             component: None,
+            pod_set: None,
             failed_at: now,
             unhealthy_from: None,
             deadline: None,
@@ -157,6 +160,15 @@ impl<'a> Problem<'a> {
             (Self { failure, ..plain }, failed.at)
         };
         Self { message: text, failed_at: at.unwrap_or(now).min(now), ..other }
+    }
+
+    /// Whether its first cause happened before that of another.
+    pub fn is_before(&self, other: &Self) -> bool {
+        let order = |one: &Self| {
+            let at = one.pod.map_or(Some(one.failed_at), failure::finished_at);
+            (at.is_none(), at, one.pod.map(|pod| &pod.name))
+        };
+        order(self) < order(other)
     }
 
     /// What the stages of the policies say about it.
@@ -267,7 +279,8 @@ fn any_pod_decides(draft: &Draft<'_>, ruling: &Ruling) -> bool {
     of_any_pod && draft.facts.snapshot.retry.overriding().next().is_none()
 }
 
-/// Takes out the problem that is acted on first. One that is held back, although it is due, keeps no node from being evacuated.
+/// Takes out the problem that is acted on first. One that is held back, although it is due, holds back no other that is due;
+/// a node is evacuated first then.
 pub fn most_urgent<'a>(draft: &Draft<'a>, problems: &mut Vec<Problem<'a>>) -> Option<Problem<'a>> {
     let now = draft.facts.now;
     let due = |problem: &Problem<'_>| {
@@ -280,9 +293,15 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: &mut Vec<Problem<'a>>) -> Op
         problem.due(draft, &problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
     };
     let first = (0..problems.len()).min_by_key(|index| due(&problems[*index]))?;
-    let evacuation = problems.iter().position(Problem::evacuates);
-    let preferred = evacuation.filter(|_| is_held_back(draft, &problems[first]));
-    Some(problems.swap_remove(preferred.unwrap_or(first)))
+    let is_held = |index: usize| is_held_back(draft, &problems[index]);
+    let other = if due(&problems[first]) <= now && is_held(first) {
+        let open = (0..problems.len()).filter(|index| due(&problems[*index]) <= now);
+        let open = open.filter(|index| !is_held(*index));
+        open.min_by_key(|index| !problems[*index].evacuates())
+    } else {
+        None
+    };
+    Some(problems.swap_remove(other.unwrap_or(first)))
 }
 
 /// Whether a problem that is due waits for Kueue to replace the node.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Nothing is stored for it: the deadline follows from the annotations of the pods, from when they became ready, and from
-//! when they could report to this process. It ends nothing while a pod set is not ready, which other deadlines are about, nor when the work is done: every pod
-//! that reported has succeeded, or the last report says 100 %.
+//! when they could report to this process. It ends nothing while a pod set is not ready, which other deadlines are about, nor
+//! when the work is done: every pod that reported has succeeded, or the last report, or the last with a percentage, says 100 %.
 
 use std::rc::Rc;
 
@@ -25,11 +25,11 @@ use super::{Facts, VerdictAction, attempts, components};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptProgress, FailureRecord, Phase, keys};
 use crate::mutations::{self, Mutation};
-use crate::progress::{AHEAD_MAX, Malformed, Report};
+use crate::progress::{Malformed, Report};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 use crate::tuning::Period;
 
-/// The most reports that cannot be read, of which one look names the pods.
+/// The most reports that cannot be read or are from the future, of which one look names the pods.
 const FLAWS_MAX: usize = 3;
 /// The fields of `spec.progress`.
 const START: &str = "startWithin";
@@ -42,7 +42,7 @@ pub struct Progress {
     pub last: Option<(String, Report)>,
     /// When the AppWrapper counts as hanging, unless a newer report arrives; none where nothing is waited for.
     pub deadline: Option<Timestamp>,
-    /// Reports that cannot be read, each with its pod and the reason; the first few.
+    /// Reports that cannot be read or are from the future, each with its pod and the reason; the first few.
     pub flaws: Vec<String>,
 }
 
@@ -84,19 +84,16 @@ pub fn of(facts: Facts<'_>) -> Option<Progress> {
     Some(Progress { last, deadline, flaws: flaws(facts) })
 }
 
-/// The last progress of the running attempt, for the recorded attempts.
+/// The last progress of the running attempt, and how far its pods have got, for the recorded attempts.
 #[must_use]
 pub fn recorded(facts: Facts<'_>) -> Option<AttemptProgress> {
     facts.snapshot.policies.progress?;
-    let last = newest(facts)?;
+    let at = Time(newest(facts)?.at);
     let checkpoint = saved(facts).map(|(name, _)| name.to_owned());
-    let at = Time(last.at);
-    Some(AttemptProgress {
-        at,
-        step: last.report.step(),
-        percent: last.report.percent(),
-        checkpoint,
-    })
+    // the newest report may only say that its pod works
+    let step = reports(facts).filter_map(|one| one.report.step()).max();
+    let percent = reports(facts).filter_map(|one| one.report.percent()).max();
+    Some(AttemptProgress { at, step, percent, checkpoint })
 }
 
 /// When the last checkpoint of the running attempt was reported.
@@ -148,7 +145,7 @@ pub fn watch<'a>(draft: &mut Draft<'a>, pod_sets: &[PodSetHealth<'a>]) {
     if draft.facts.snapshot.policies.progress.is_none() {
         return;
     }
-    if let Some(at) = ahead(draft.facts) {
+    if let Some(at) = counts_later(draft.facts) {
         draft.look_again(at);
     }
     let Some(guard) = guard(draft, pod_sets) else { return };
@@ -235,7 +232,7 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
             (Some(start), _) => (ready, Some(start), START),
             (None, stall) => (ready, stall, STALL),
         },
-        Some(last) if !goes_on || last.report.percent() == Some(100) => return None,
+        Some(last) if !goes_on || is_done(last, &reports, ready) => return None,
         Some(last) => (last.at, rules.stall_after, STALL),
         // those that report may be pods of a later step
         None if !components::all_are_up(draft) => return None,
@@ -243,6 +240,16 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
     };
     let Snapshot { last_gap: gap, reports_since, .. } = *facts.snapshot;
     Some(Guard { last, since, within: within?, field, gap, reports_since })
+}
+
+/// Whether the last report says 100 %, or the last one with a percentage since all pods were ready: reports without one may
+/// only say that a pod works. What a pod that has succeeded said of its part is not about those that go on.
+fn is_done(last: Reported<'_>, reports: &[Reported<'_>], ready: Timestamp) -> bool {
+    let measured = reports.iter().copied().filter(|one| {
+        one.report.percent().is_some() && one.pod.phase != PodPhase::Succeeded && one.at >= ready
+    });
+    let mut all = [Some(last), latest(measured)].into_iter().flatten();
+    all.any(|one| one.report.percent() == Some(100))
 }
 
 /// Since when every pod set that is not done is ready, and no component has succeeded: both are progress, too. None where
@@ -273,13 +280,14 @@ fn attempts_ready(draft: &Draft<'_>) -> Option<Timestamp> {
     last.ready_at.as_ref().map(|time| time.0)
 }
 
-/// Reports of the running attempt that can be read and are not from the future.
+/// Reports of the running attempt that can be read and count. One that is from the future is of now: a wrong clock or time
+/// zone is no hang.
 fn reports(facts: Facts<'_>) -> impl Iterator<Item = Reported<'_>> {
     let now = facts.now;
     let is_new = mutations::is_present(Mutation::OldReportIsNew);
     own_pods(facts.snapshot).filter_map(move |pod| {
         let report =
-            pod.progress.as_ref()?.as_ref().ok().filter(|report| !is_ahead(report, now))?;
+            pod.progress.as_ref()?.as_ref().ok().filter(|report| report.counts_from() <= now)?;
         let at = if is_new { now } else { report.at().min(now) };
         Some(Reported { pod, report, at })
     })
@@ -289,15 +297,10 @@ fn own_pods(snapshot: &Snapshot) -> impl Iterator<Item = &Pod> {
     attempts::pods(snapshot).filter(|pod| pod.component.is_some())
 }
 
-fn is_ahead(report: &Report, now: Timestamp) -> bool {
-    now.checked_add(AHEAD_MAX).is_ok_and(|latest| report.at() > latest)
-}
-
-/// When the first report becomes readable that is from the future now.
-fn ahead(facts: Facts<'_>) -> Option<Timestamp> {
+/// When the first report begins to count that does not count now.
+fn counts_later(facts: Facts<'_>) -> Option<Timestamp> {
     let reports = own_pods(facts.snapshot).filter_map(|pod| pod.progress.as_ref()?.as_ref().ok());
-    let ahead = reports.filter(|report| is_ahead(report, facts.now));
-    ahead.filter_map(|report| report.at().checked_sub(AHEAD_MAX).ok()).min()
+    reports.map(Report::counts_from).filter(|from| *from > facts.now).min()
 }
 
 /// The newest report; of several at one time, that of the last pod by name.
@@ -317,19 +320,18 @@ fn saved(facts: Facts<'_>) -> Option<(&str, Timestamp)> {
 
 fn flaws(facts: Facts<'_>) -> Vec<String> {
     let why = |pod: &Pod| match pod.progress.as_ref()? {
-        Err(malformed) => Some(malformed.to_string()),
-        Ok(report) if is_ahead(report, facts.now) => {
-            Some(Malformed::Ahead(report.at()).to_string())
+        Err(malformed) => Some((malformed.to_string(), "the report is ignored")),
+        Ok(report) if report.is_ahead_of(facts.now) => {
+            let counts = report.counts_from() <= facts.now;
+            let now = "until then, the report counts as made now";
+            let so = if counts { now } else { "the report is ignored" };
+            Some((Malformed::Ahead(report.at()).to_string(), so))
         }
         Ok(_) => None,
     };
     let flaw = |pod: &Pod| {
-        let why = why(pod)?;
-        Some(format!(
-            "pod {}: annotation {}: {why}; the report is ignored",
-            pod.name,
-            keys::PROGRESS
-        ))
+        let (why, so) = why(pod)?;
+        Some(format!("pod {}: annotation {}: {why}; {so}", pod.name, keys::PROGRESS))
     };
     own_pods(facts.snapshot).filter_map(flaw).take(FLAWS_MAX).collect()
 }

@@ -264,6 +264,7 @@ fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize, counted:
     draft.since().failed_pods = None;
     draft.verdict.counted = Some(counted);
     draft.verdict.delete = vec![index];
+    draft.verdict.retry_after_seconds = pause::of_component(draft, index).map(pause::seconds);
     let title = draft.facts.snapshot.components[index].title();
     draft.condition(condition::PODS_READY, false, "Recreating", &problem.message);
     warn_of_restart(
@@ -297,6 +298,7 @@ pub(super) fn record(
     describe(draft, problem);
     draft.verdict.action = VerdictAction::Handle(action);
     draft.verdict.deadline = None; // what else was waited for is decided with it
+    draft.verdict.retry_after_seconds = None; // and ends the pause of a component
     draft.verdict.create.clear(); // nor does a later step go on
     say_unhealthy(draft, problem);
     draft.say(condition::UNHEALTHY, problem.reason, &problem.message);

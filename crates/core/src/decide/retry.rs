@@ -11,8 +11,8 @@ use crate::mutations::{self, Mutation};
 use crate::policies::MemoryGrowth;
 use crate::price::{CONTAINERS_MAX, RETRY_COUNTS_MAX};
 use crate::quantity::Bytes;
-use crate::snapshot::place::Placement;
-use crate::snapshot::{Component, ContainerMemory, Pod, Snapshot};
+use crate::snapshot::{Component, ContainerMemory, Pod, PodTemplate, Snapshot};
+use crate::suspicion::room;
 use crate::tuning::Period;
 
 /// What is said while memory is written into the templates.
@@ -38,6 +38,9 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
     if let (Some(growth), Some(pod)) = (retry.memory, problem.pod) {
         draft.status.pending_memory = grown(draft.facts.snapshot, pod, growth);
         stay_as_sent(draft);
+        if let Some(why) = template_of(draft.facts.snapshot, pod).and_then(|it| it.memory_stays) {
+            warn_not_grown(draft, why);
+        }
     }
 }
 
@@ -65,8 +68,12 @@ fn stay_as_sent(draft: &mut Draft<'_>) {
     };
     if !draft.status.pending_memory.is_empty() {
         draft.status.pending_memory.clear();
-        draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
+        warn_not_grown(draft, why);
     }
+}
+
+fn warn_not_grown(draft: &mut Draft<'_>, why: &str) {
+    draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
 }
 
 /// Counts one use of a rule. Where no more rules can be counted, the one that was used least is forgotten, the oldest of
@@ -85,7 +92,7 @@ pub fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
     }
 }
 
-/// Avoids the node of the first cause, if its pods may be elsewhere.
+/// Avoids the node of the first cause, if the pods have room elsewhere.
 fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     let snapshot = draft.facts.snapshot;
     let Some(node) = problem.pod.and_then(|pod| pod.node.as_ref()) else { return };
@@ -94,7 +101,7 @@ fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     avoid_unless_stranded(draft, node, hostname.to_owned());
 }
 
-/// An attempt begins: a node is avoided no longer if the other ones that its pods fit on have gone since the failure.
+/// An attempt begins: a node is avoided no longer if the pods have no room on the nodes that are left since the failure.
 pub fn recheck_avoided_nodes(draft: &mut Draft<'_>) {
     for hostname in std::mem::take(&mut draft.status.avoid_nodes) {
         avoid_unless_stranded(draft, &hostname.clone(), hostname);
@@ -103,34 +110,39 @@ pub fn recheck_avoided_nodes(draft: &mut Draft<'_>) {
 
 /// Avoids a node by its hostname, or says why not.
 fn avoid_unless_stranded(draft: &mut Draft<'_>, node: &str, hostname: String) {
-    match why_not_avoided(draft.facts.snapshot, &hostname) {
+    let mut without = draft.status.avoid_nodes.clone();
+    without.push(hostname);
+    match why_not_avoided(draft.facts.snapshot, &without) {
         Some(why) => draft.warn("NodeNotAvoided", format!("Node {node} is not avoided: {why}")),
-        None => draft.status.avoid_nodes.push(hostname),
+        None => draft.status.avoid_nodes = without,
     }
 }
 
-/// Why a node must not be avoided: some pods could then be nowhere at all, or Kueue chooses the node of each. It regards the
-/// affinity of the pod template, but none that is added after the admission, and keeps the places of an AppWrapper that
-/// holds its quota.
-fn why_not_avoided(snapshot: &Snapshot, hostname: &str) -> Option<String> {
-    let strands = |one: &Placement| {
-        !snapshot.sites.is_empty() && !one.fits_elsewhere(&snapshot.sites, hostname)
+/// Why nodes of these hostnames must not all be avoided: the pods would have no room, or Kueue chooses the node of each.
+/// Kueue regards the affinity of the pod template, but none that is added after the admission, and keeps the places of an
+/// AppWrapper that holds its quota.
+fn why_not_avoided(snapshot: &Snapshot, without: &[String]) -> Option<String> {
+    let whose = |is_so: &dyn Fn(&Component) -> bool| {
+        snapshot.components.iter().find(|one| is_so(one)).map(Component::title)
     };
-    let whose = |is_so: &dyn Fn(&Placement) -> bool| {
-        let mut components = snapshot.components.iter();
-        let found = components.find(|it| it.templates.iter().any(|one| is_so(&one.placement)));
-        found.map(Component::title)
-    };
-    if let Some(title) = whose(&|one| one.assigned_by_kueue) {
+    if let Some(title) = whose(&Component::is_assigned_by_kueue) {
         return Some(format!("Kueue assigns pods of {title} to nodes (Topology-Aware Scheduling)"));
     }
-    whose(&strands).map(|title| format!("pods of {title} fit on no other node"))
+    let sites = &snapshot.sites;
+    let is_stranded =
+        |one: &Component| !sites.is_empty() && !room(std::slice::from_ref(one), sites, without);
+    whose(&is_stranded).map(|title| format!("other nodes have no room for the pods of {title}"))
+}
+
+/// The template of a pod, where it is known.
+fn template_of<'s>(snapshot: &'s Snapshot, pod: &Pod) -> Option<&'s PodTemplate> {
+    snapshot.components.get(pod.component?)?.templates.get(pod.pod_set?)
 }
 
 /// The memory that the containers of a failed pod's pod set are to have; nothing where none grows.
 fn grown(snapshot: &Snapshot, pod: &Pod, growth: MemoryGrowth) -> Vec<PendingMemory> {
     let (Some(component), Some(pod_set)) = (pod.component, pod.pod_set) else { return vec![] };
-    let template = snapshot.components.get(component).and_then(|one| one.templates.get(pod_set));
+    let template = template_of(snapshot, pod);
     let grow = |amount: Bytes| grow(amount, growth);
     let mut pending = vec![];
     let containers = template.into_iter().flat_map(|template| &template.containers);
@@ -217,6 +229,6 @@ pub fn end_growth(draft: &mut Draft<'_>) {
     }
     draft.status.pending_memory.clear();
     if let Some(why) = &draft.facts.snapshot.growth_refused {
-        draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
+        warn_not_grown(draft, why);
     }
 }

@@ -245,7 +245,7 @@ pub fn blocked_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
     let is_earlier = |other: &usize| steps.step(*other) < steps.step(index);
     let mut earlier = (0..draft.facts.snapshot.components.len()).filter(is_earlier);
     if is_held(draft, index)
-        || deploy::blocked(draft, &[index]).is_none()
+        || !deploy::is_blocked(draft, index)
         || earlier.any(|other| standing(draft, other) != ComponentStage::Up)
     {
         return None;

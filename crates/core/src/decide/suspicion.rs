@@ -9,8 +9,8 @@ use super::{Facts, attempts};
 use crate::api::{EvidenceKind, SuspectEffect, SuspectNodes, SuspicionEvidence};
 use crate::config::SuspicionEffect;
 use crate::price::SUSPECT_NODES_MAX;
-use crate::snapshot::Pod;
 use crate::snapshot::lost::Lost;
+use crate::snapshot::{Component, Pod};
 use crate::suspicion::{Testimony, rank, room};
 
 /// What the first cause of a failure says about its node; nothing where the node cannot have caused it, or where
@@ -82,8 +82,8 @@ fn kind(
 
 /// Writes down which suspect nodes the attempt that begins avoids.
 ///
-/// If they are to be avoided by a requirement, and its pods have no room elsewhere as far as is known, they prefer other
-/// nodes.
+/// If they are to be avoided by a requirement, its pods prefer other nodes where Kueue chooses the node of each, or where
+/// they have no room elsewhere as far as is known, also without the nodes that a retry avoids.
 pub fn avoid(draft: &mut Draft<'_>) {
     draft.status.suspect_nodes = None;
     let snapshot = draft.facts.snapshot;
@@ -95,7 +95,11 @@ pub fn avoid(draft: &mut Draft<'_>) {
     let requires = match draft.facts.config.node_suspicion.effect {
         SuspicionEffect::Off => return,
         SuspicionEffect::Prefer => false,
-        SuspicionEffect::Require => room(&snapshot.components, &snapshot.sites, &hostnames),
+        SuspicionEffect::Require => {
+            let without = [hostnames.as_slice(), &draft.status.avoid_nodes].concat();
+            !snapshot.components.iter().any(Component::is_assigned_by_kueue)
+                && room(&snapshot.components, &snapshot.sites, &without)
+        }
     };
     let effect = if requires { SuspectEffect::Require } else { SuspectEffect::Prefer };
     draft.status.suspect_nodes = Some(SuspectNodes { effect, hostnames });

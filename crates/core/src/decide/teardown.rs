@@ -245,6 +245,10 @@ pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
         return here.stay();
     }
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {
+        if orphans::sweep(draft, Orphans::Unrecorded) {
+            draft.look_again(until);
+            return here.stay();
+        }
         draft.wait(until);
         draft.verdict.reason = Some(deleting::PAUSED.to_owned());
         "Keeping the resources until deletionOnFailureGracePeriod expires"
@@ -306,7 +310,7 @@ pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move 
 pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     draft.clear(condition::PODS_READY, reason, "");
     draft.clear(condition::UNDETERMINED_PODS, reason, "");
-    remember_objects(draft);
+    remember_objects(draft, false);
     draft.status.component_status.iter_mut().for_each(steps::went);
     let begun = condition_since(draft).map(Time);
     let message = "The components are being deleted";
@@ -327,13 +331,19 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
 
 /// Writes down the UIDs of objects of which nothing is written yet, since others are still to be created or another controller
 /// created them: once they are gone, only this tells whose their pods were. The Go controller deletes what is said to be there.
-fn remember_objects(draft: &mut Draft<'_>) {
+///
+/// While they are kept, those that the Go controller has started, and said to be there without a UID, stay as they are: with a
+/// UID, the pods of the template count, and Kueue would suspend what it has admitted with other counts.
+fn remember_objects(draft: &mut Draft<'_>, are_kept: bool) {
     let now = draft.facts.now;
     for (index, component) in draft.facts.snapshot.components.iter().enumerate() {
         let Some(object) = component.ours() else { continue };
         let status = &mut draft.component_status()[index];
-        status.uid.get_or_insert_with(|| object.uid.clone());
         let kind = condition::RESOURCES_DEPLOYED;
+        if are_kept && condition::is_true(&status.conditions, kind) {
+            continue;
+        }
+        status.uid.get_or_insert_with(|| object.uid.clone());
         if condition::find(&status.conditions, kind).is_none() {
             let reason = "ComponentCreatedSuccessfully";
             condition::set(&mut status.conditions, kind, true, reason, "", now);
@@ -348,7 +358,7 @@ pub(super) fn begin_after_failure(draft: &mut Draft<'_>) {
         begin(draft, "Failed");
         draft.verdict.delete = deletable(draft);
     } else {
-        remember_objects(draft);
+        remember_objects(draft, true);
         let message = format!("Deletion begins after {grace}");
         draft.condition(condition::DELETING_RESOURCES, false, deleting::PAUSED, &message);
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::blockers::{
-    Blockers, blockers, blockers_beside, name_blockers, undetermined, waiting_for,
+    Blockers, blockers, blockers_beside, blockers_of_success, is_named_anew, name_blockers,
+    waiting_for,
 };
 use super::draft::Draft;
 use super::{deletion, steps};
@@ -55,14 +56,14 @@ pub(super) fn hold_back_component(draft: &mut Draft<'_>, index: usize) -> bool {
 /// Whether some have not ended although every component has succeeded, which would release the quota; if so,
 /// a condition names them.
 pub(super) fn hold_back_success(draft: &mut Draft<'_>) -> bool {
-    let found = &draft.facts.snapshot.undetermined;
-    if found.live == 0 {
+    if draft.facts.snapshot.undetermined.live == 0 {
         return false;
     }
-    let message = waiting_for(&undetermined(found));
+    let blockers = blockers_of_success(draft);
+    let message = waiting_for(&blockers);
     let kind = condition::UNDETERMINED_PODS;
-    if !condition::is_true(&draft.status.conditions, kind) {
-        draft.condition(kind, true, "OwnerUnknown", &message);
+    if !condition::is_true(&draft.status.conditions, kind) || is_named_anew(draft, &blockers) {
+        draft.say(kind, "OwnerUnknown", &message);
         draft.warn(condition::UNDETERMINED_PODS, message.clone());
     }
     draft.verdict.message = message;

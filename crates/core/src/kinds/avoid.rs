@@ -61,17 +61,9 @@ pub(super) fn avoid_marks(
     aversions: &[NodeAntiAffinity],
 ) -> Result<(), Error> {
     let spec = pod.map.get("spec").unwrap_or(&Value::Null);
-    let asked: Vec<&NodeAntiAffinity> =
-        aversions.iter().filter(|one| uses(spec, &one.resource)).collect();
     let of = |required: bool| -> Vec<Value> {
-        let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for one in asked.iter().filter(|one| one.required == required) {
-            let values = values.entry(&one.key).or_default();
-            if !values.contains(&one.value) {
-                values.push(one.value.clone());
-            }
-        }
-        values.into_iter().map(|(key, values)| not_in(key, &values)).collect()
+        let marks = marks(spec, aversions, required);
+        marks.into_iter().map(|(key, values)| not_in(key, &values)).collect()
     };
     let (required, preferred) = (of(true), of(false));
     if !required.is_empty() {
@@ -81,6 +73,23 @@ pub(super) fn avoid_marks(
         return Ok(());
     }
     prefer(pod, &preferred)
+}
+
+/// The values by which a mark keeps away the pods of this `spec`, by key: those that are required, or those that are not.
+pub(super) fn marks<'a>(
+    spec: &Value,
+    aversions: &'a [NodeAntiAffinity],
+    required: bool,
+) -> BTreeMap<&'a str, Vec<String>> {
+    let mut marks: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let asked = aversions.iter().filter(|one| one.required == required);
+    for one in asked.filter(|one| uses(spec, &one.resource)) {
+        let values = marks.entry(&one.key).or_default();
+        if !values.contains(&one.value) {
+            values.push(one.value.clone());
+        }
+    }
+    marks
 }
 
 /// Adds a preference for nodes that meet all these expressions.

@@ -117,6 +117,11 @@ pub(super) trait Rules: fmt::Debug + Sync {
         Ok(vec![])
     }
 
+    /// What of the memory in a template reaches its pods, where not all of it does.
+    fn limited_memory(&self, _template: &Value) -> Option<LimitedMemory> {
+        None
+    }
+
     /// Whether a stored template is this one with what was recorded in it.
     fn is_record_of(&self, _stored: &Value, _template: &Value) -> bool {
         false
@@ -125,6 +130,15 @@ pub(super) trait Rules: fmt::Debug + Sync {
     /// The last changes to an object that is to be created, of any version of the kind: what is recorded in it for
     /// others goes, and what its operator must be told comes.
     fn finish(&self, _object: &mut Value) {}
+}
+
+/// The memory of one container alone reaches the pods of a template, or that of none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LimitedMemory {
+    /// The container.
+    pub(super) container: Option<&'static str>,
+    /// Why that of others does not.
+    pub(super) why: &'static str,
 }
 
 /// Another object, in which the pods of a template are described.
@@ -165,6 +179,11 @@ pub fn record(template: &Value, referenced: &Value) -> Result<Recorded, Error> {
     let mut template = template.clone();
     let pod_sets = Kind::of_object(&template).rules().record(&mut template, referenced)?;
     Ok(Recorded { template, pod_sets })
+}
+
+/// What of the memory in a template reaches its pods, where not all of it does.
+pub(super) fn limited_memory(template: &Value) -> Option<LimitedMemory> {
+    Kind::of_object(template).rules().limited_memory(template)
 }
 
 /// The pod sets that [`record`] has recorded in an object whose template implies none, in their order. Their counts are not

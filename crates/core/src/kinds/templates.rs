@@ -5,17 +5,24 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Path;
+use super::avoid::{NodeAntiAffinity, marks};
 use super::quantity::amounts;
+use super::registry::{LimitedMemory, limited_memory};
 use crate::api::{Component, PodSet, PodSetInfo, keys};
 use crate::price::{NODE_REQUIREMENTS_MAX, TOLERATIONS_MAX};
 use crate::quantity::Bytes;
 use crate::snapshot::place::{Placement, Requirement, Term, Toleration};
 use crate::snapshot::{ContainerMemory, PodTemplate};
 
-/// The pod template of each pod set of a component, with what Kueue adds to it. What cannot be read
+/// The pod template of each pod set of a component, with what Kueue and marks of nodes add to it. What cannot be read
 /// counts as nothing asked.
 #[must_use]
-pub fn templates(component: &Component, pod_sets: &[PodSet]) -> Vec<PodTemplate> {
+pub fn templates(
+    component: &Component,
+    pod_sets: &[PodSet],
+    aversions: &[NodeAntiAffinity],
+) -> Vec<PodTemplate> {
+    let limited = limited_memory(&component.template);
     let of = |(index, set): (usize, &PodSet)| {
         let place = set.path.parse::<Path>().ok();
         let place = place.and_then(|path| path.get(&component.template).ok());
@@ -26,7 +33,9 @@ pub fn templates(component: &Component, pod_sets: &[PodSet]) -> Vec<PodTemplate>
         if let Some(info) = component.pod_set_infos.get(index) {
             add_info(&mut placement, info);
         }
-        PodTemplate { placement, containers: memory(spec) }
+        add_marks(&mut placement, marks(spec, aversions, true));
+        let (containers, memory_stays) = reaching(memory(spec), limited);
+        PodTemplate { placement, containers, memory_stays }
     };
     pod_sets.iter().enumerate().map(of).collect()
 }
@@ -111,6 +120,27 @@ fn add_info(placement: &mut Placement, info: &PodSetInfo) {
     }));
 }
 
+/// Adds that pods must not be on nodes with these marks, to each term, since one of them is enough.
+fn add_marks(placement: &mut Placement, marks: BTreeMap<&str, Vec<String>>) {
+    let not_in = |(key, values): (&str, Vec<String>)| Requirement {
+        key: key.to_owned(),
+        operator: "NotIn".to_owned(),
+        values,
+    };
+    let expressions: Vec<Requirement> = marks.into_iter().map(not_in).collect();
+    if expressions.is_empty() {
+        return;
+    }
+    if let Some(terms) = &mut placement.affinity {
+        // an empty one holds nowhere, and must not begin to hold somewhere
+        for term in terms.iter_mut().filter(|term| **term != Term::default()) {
+            term.expressions.extend(expressions.clone());
+        }
+    } else {
+        placement.affinity = Some(vec![Term { expressions, ..Term::default() }]);
+    }
+}
+
 /// What a pod asks for: its containers run together, its init containers one after the other beside
 /// those of them that stay. Go: `resourcehelper.PodRequests`.
 pub(super) fn requests(spec: &Value) -> BTreeMap<String, f64> {
@@ -186,6 +216,19 @@ fn memory(spec: &Value) -> Vec<ContainerMemory> {
     known.collect()
 }
 
+/// The containers whose memory reaches the pods; and why it cannot grow, where only others have memory.
+fn reaching(
+    all: Vec<ContainerMemory>,
+    limited: Option<LimitedMemory>,
+) -> (Vec<ContainerMemory>, Option<&'static str>) {
+    let Some(LimitedMemory { container, why }) = limited else { return (all, None) };
+    let (reaching, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|one| Some(one.name.as_str()) == container);
+    let has_memory = |one: &ContainerMemory| one.request.is_some() || one.limit.is_some();
+    let stays = !reaching.iter().any(has_memory) && others.iter().any(has_memory);
+    (reaching, stays.then_some(why))
+}
+
 fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
@@ -213,7 +256,7 @@ mod tests {
             ..Component::default()
         };
         let pod_sets = infer(&component.template).unwrap();
-        templates(&component, &pod_sets).pop().unwrap()
+        templates(&component, &pod_sets, &[]).pop().unwrap()
     }
 
     fn map(entries: &[(&str, f64)]) -> BTreeMap<String, f64> {
@@ -269,6 +312,51 @@ mod tests {
             assigned_by_kueue: true,
         };
         assert_eq!(placement, want);
+    }
+
+    #[test]
+    fn marks_that_pods_must_not_be_on_are_part_of_the_affinity() {
+        let mark = |resource: &str, value: &str, required: bool| NodeAntiAffinity {
+            resource: resource.into(),
+            key: "health".into(),
+            value: value.into(),
+            required,
+        };
+        let aversions =
+            [mark("gpu", "ERR", true), mark("gpu", "WARN", false), mark("nic", "X", true)];
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let terms =
+            |terms: Value| json!({"nodeAffinity": {required: {"nodeSelectorTerms": terms}}});
+        let zone = json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]});
+        let asked = |key: &str, operator: &str, values: &[&str]| Requirement {
+            key: key.into(),
+            operator: operator.into(),
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        };
+        let term = |expressions: &[Requirement]| Term {
+            expressions: expressions.to_vec(),
+            ..Term::default()
+        };
+        let (exists, marked) = (asked("zone", "Exists", &[]), asked("health", "NotIn", &["ERR"]));
+        for (resource, affinity, want) in [
+            ("gpu", json!(null), Some(vec![term(std::slice::from_ref(&marked))])),
+            ("gpu", terms(json!([])), Some(vec![])),
+            (
+                "gpu",
+                terms(json!([zone, {}])),
+                Some(vec![term(&[exists.clone(), marked.clone()]), Term::default()]),
+            ),
+            ("cpu", json!(null), None),
+            ("cpu", terms(json!([zone])), Some(vec![term(&[exists])])),
+        ] {
+            let container = json!({"name": "c", "resources": {"limits": {resource: "1"}}});
+            let spec = json!({"affinity": affinity, "containers": [container]});
+            let template = json!({ "spec": spec });
+            let component = Component { template, ..Component::default() };
+            let pod_sets = [PodSet { path: "template".into(), ..PodSet::default() }];
+            let found = templates(&component, &pod_sets, &aversions);
+            assert_eq!(found[0].placement.affinity, want, "{spec}");
+        }
     }
 
     #[test]
@@ -365,7 +453,7 @@ mod tests {
     #[test]
     fn what_leads_nowhere_asks_nothing() {
         let pod_sets = [PodSet { path: "template.spec.nowhere".into(), ..PodSet::default() }];
-        assert_eq!(templates(&Component::default(), &pod_sets), [PodTemplate::default()]);
+        assert_eq!(templates(&Component::default(), &pod_sets, &[]), [PodTemplate::default()]);
     }
 
     proptest! {
@@ -376,7 +464,7 @@ mod tests {
             let template = json!({ "spec": spec });
             let component = Component { template, ..Component::default() };
             let pod_sets = [PodSet { path: "template".into(), ..PodSet::default() }];
-            prop_assert_eq!(templates(&component, &pod_sets).len(), 1);
+            prop_assert_eq!(templates(&component, &pod_sets, &[]).len(), 1);
         }
     }
 }

@@ -3,7 +3,7 @@ use thiserror::Error;
 
 use super::{BYTES_MAX, CHECKPOINT_BYTES_MAX};
 
-/// Why a report cannot be read. It then counts as no report.
+/// Why a report cannot be read. It then counts as no report, unless it is only from the future.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// It has too many bytes.
@@ -15,7 +15,7 @@ pub enum Malformed {
     /// A field is no time.
     #[error("{0}: {1:?} is not a time: must be like 2026-01-05T10:00:00Z (RFC 3339)")]
     Time(&'static str, String),
-    /// The clock of the pod is too far ahead; only a decision can tell.
+    /// The clock that it was made with is too far ahead; only a decision can tell.
     #[error("at: {0} is in the future")]
     Ahead(Timestamp),
     /// A number is out of its bounds.

@@ -78,6 +78,18 @@ fn a_message_that_repeats_the_step_is_no_progress() {
     let percent = Values { percent: Some(10), step: Some(5), ..Values::default() };
     let percent = Report::new(at(60), percent).unwrap().after(Some(&first));
     assert_eq!((percent.at(), percent.percent()), (at(60), Some(10)));
+    for (done, later, want) in [
+        (100, Some(6), None),
+        (100, Some(5), Some(100)),
+        (100, None, Some(100)),
+        (99, Some(6), Some(99)),
+    ] {
+        let first = Values { percent: Some(done), step: Some(5), ..Values::default() };
+        let first = Report::new(at(0), first).unwrap();
+        let later = Values { step: later, ..Values::default() };
+        let later = Report::new(at(60), later).unwrap().after(Some(&first));
+        assert_eq!(later.percent(), want, "{done} %, then {later:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::api::keys;
 
@@ -116,12 +115,6 @@ impl Placement {
             && self.affinity.as_ref().is_none_or(|terms| terms.iter().any(|term| term.holds(site)))
             && site.taints.iter().filter(|taint| taint.keeps_away()).all(tolerated)
             && self.requests.iter().all(|(resource, amount)| site.has(resource, *amount))
-    }
-
-    /// Whether a pod can be on any of these nodes but those of a hostname.
-    #[must_use]
-    pub fn fits_elsewhere(&self, sites: &[Arc<Site>], hostname: &str) -> bool {
-        sites.iter().any(|site| site.hostname() != hostname && self.fits(site))
     }
 }
 
@@ -304,17 +297,5 @@ mod tests {
         }
         let silent = Site { allocatable: BTreeMap::new(), ..site() };
         assert!(asked(&[("amd.com/gpu", 1.0)]).fits(&silent));
-    }
-
-    #[test]
-    fn elsewhere_is_any_other_hostname() {
-        let other = Site { name: "n-2".into(), labels: BTreeMap::new(), ..site() };
-        let sites = [Arc::new(site()), Arc::new(other)];
-        assert!(welcome().fits_elsewhere(&sites, "host-1"));
-        assert!(welcome().fits_elsewhere(&sites, "n-2"));
-        assert!(!welcome().fits_elsewhere(&sites[..1], "host-1"));
-        let zone = Placement { node_selector: labels(&[("zone", "z")]), ..welcome() };
-        assert!(!zone.fits_elsewhere(&sites, "host-1"));
-        assert!(!welcome().fits_elsewhere(&[], "host-1"));
     }
 }

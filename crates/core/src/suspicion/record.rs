@@ -85,11 +85,9 @@ impl Record {
         found.is_some_and(|one| !std::mem::replace(&mut one.withdrawn, true))
     }
 
-    /// Drops what has expired; whether anything has.
-    pub fn expire(&mut self, now: Timestamp, half_life: Period) -> bool {
-        let before = self.evidence.len();
+    /// Drops what has expired.
+    pub(super) fn expire(&mut self, now: Timestamp, half_life: Period) {
         self.evidence.retain(|one| expiry(one, half_life) > now);
-        self.evidence.len() < before
     }
 
     /// When the last evidence expires; none where there is none.

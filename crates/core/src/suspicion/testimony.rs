@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::Record;
 use super::record::Same;
 use crate::api::SuspicionEvidence;
+use crate::tuning::Period;
 
 /// A failure, and the node on which it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,11 @@ impl Suspicions {
     pub fn merge(&mut self, node: &str, other: &Record) {
         let record = self.of_node(node, &other.node_uid);
         record.merge(other);
+    }
+
+    /// Drops what has expired.
+    pub fn expire(&mut self, now: Timestamp, half_life: Period) {
+        self.0.values_mut().for_each(|record| record.expire(now, half_life));
     }
 
     /// Forgets a node.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::{EvidenceKind, PodSet, SuspicionEvidence};
-use crate::config::NodeSuspicion;
+use crate::config::{NodeSuspicion, THRESHOLD_MAX};
 #[cfg(feature = "mutations")]
 use crate::mutations::{self, Mutation};
 use crate::snapshot::place::{Placement, Site};
@@ -74,6 +74,26 @@ fn a_score_follows_from_its_evidence() {
     }
 }
 
+/// Exit codes of one namespace have 80 points at most; the highest threshold is what a node can reach at most.
+#[test]
+fn a_threshold_can_be_reached() {
+    let of = |kind, who: String| evidence(kind, &who, 0);
+    let team: Vec<_> = (0..9).map(|one| of(Container, format!("n/a{one}"))).collect();
+    let crowd: Vec<_> = (0..40).map(|one| of(Hardware, format!("n{one}/a"))).collect();
+    for (what, all, threshold, day, want) in [
+        ("one team", &team, 100, 0, 80),
+        ("one team", &team, 60, 0, 60),
+        ("one team, two days later", &team, 60, 2, 60),
+        ("one team, three days later", &team, 60, 3, 59),
+        ("everything", &crowd, THRESHOLD_MAX, 0, THRESHOLD_MAX),
+    ] {
+        let settings =
+            NodeSuspicion { threshold, namespace_share: 100, ..NodeSuspicion::default() };
+        let record = Record::of("u", all.iter().cloned());
+        assert_eq!(score(&record, at(day * DAY), &settings), want, "{what}, of {threshold}");
+    }
+}
+
 #[test]
 fn points_halve_and_evidence_expires() {
     let all = [evidence(NodeLost, "n/a", 0)];
@@ -83,8 +103,10 @@ fn points_halve_and_evidence_expires() {
     let mut record = Record::of("u", all);
     let half_life = Period::from_secs(7 * 86_400);
     assert_eq!(record.expires_at(half_life), Some(at(35 * DAY)));
-    assert!(!record.clone().expire(at(35 * DAY - 1), half_life));
-    assert!(record.expire(at(35 * DAY), half_life) && record.evidence().is_empty());
+    record.expire(at(35 * DAY - 1), half_life);
+    assert_eq!(record.evidence().len(), 1);
+    record.expire(at(35 * DAY), half_life);
+    assert!(record.evidence().is_empty());
 }
 
 fn testimony(node: &str, evidence: SuspicionEvidence) -> Testimony {

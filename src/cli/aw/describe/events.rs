@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::super::tree::look;
+use super::super::tree::look::{self, Found};
 use crate::api::condition;
 use crate::cli::place::Place;
 use crate::observe::assemble::Wrapper;
@@ -33,7 +34,7 @@ pub(super) struct Warning {
 /// The Warning events about an AppWrapper. While it waits for its pods, those about its components, what they have made, and
 /// pods that do not run yet, too: why a Job has no pods, or a pod no volume, stands nowhere else. Notes why others cannot be
 /// seen, once.
-pub(super) async fn warnings(
+pub(in crate::cli) async fn warnings(
     place: &Place,
     wrapper: &Wrapper,
     snapshot: Option<&Snapshot>,
@@ -41,7 +42,9 @@ pub(super) async fn warnings(
 ) -> Vec<RawObject> {
     let mut about = vec![wrapper.uid.clone()];
     if let Some(snapshot) = snapshot.filter(|_| waits_for_pods(wrapper)) {
-        about.extend(makers(place, wrapper, snapshot).await);
+        let components = components(snapshot);
+        let made = look::made(place, wrapper, &components).await;
+        about.extend(makers(snapshot, components, made));
     }
     let mut found = vec![];
     for uid in about {
@@ -54,19 +57,46 @@ pub(super) async fn warnings(
     found
 }
 
+/// The same among the objects of a bundle.
+pub(in crate::cli) fn among(
+    wrapper: &Wrapper,
+    snapshot: &Snapshot,
+    found: &Found,
+) -> Vec<RawObject> {
+    let mut about = BTreeSet::from([wrapper.uid.clone()]);
+    if waits_for_pods(wrapper) {
+        let components = components(snapshot);
+        let made = look::made_among(found, &components);
+        about.extend(makers(snapshot, components, made));
+    }
+    let events = found.objects.iter().filter(|(kind, _)| kind.kind == "Event");
+    let seen = events.map(|(_, seen)| seen);
+    seen.filter(|seen| is_warning_about(seen, &about)).cloned().collect()
+}
+
+/// Whether this is a Warning event about one of the objects of these UIDs.
+fn is_warning_about(seen: &RawObject, about: &BTreeSet<String>) -> bool {
+    // one that cannot be read is about nothing
+    let event: Value = serde_json::from_str(seen.raw.get()).unwrap_or_default();
+    let uid = event["involvedObject"]["uid"].as_str();
+    event["type"] == "Warning" && uid.is_some_and(|uid| about.contains(uid))
+}
+
 fn waits_for_pods(wrapper: &Wrapper) -> bool {
     let status = &wrapper.status;
     status.phase.runs_components() && !condition::is_true(&status.conditions, condition::PODS_READY)
 }
 
+/// UIDs of the components that make pods.
+fn components(snapshot: &Snapshot) -> Vec<String> {
+    let components = snapshot.components.iter().filter(|component| !component.pod_sets.is_empty());
+    components.filter_map(|component| Some(component.ours()?.uid.clone())).collect()
+}
+
 /// UIDs of what should make the pods run: pods that do not, components, and what those have made.
-async fn makers(place: &Place, wrapper: &Wrapper, snapshot: &Snapshot) -> BTreeSet<String> {
+fn makers(snapshot: &Snapshot, components: Vec<String>, made: Vec<String>) -> BTreeSet<String> {
     let is_pending = |pod: &&Pod| pod.phase == PodPhase::Pending && !pod.terminating;
     let pods = snapshot.pods.iter().filter(is_pending).take(PODS_MAX).map(|pod| pod.uid.clone());
-    let components = snapshot.components.iter().filter(|component| !component.pod_sets.is_empty());
-    let components: Vec<String> =
-        components.filter_map(|component| Some(component.ours()?.uid.clone())).collect();
-    let made = look::made(place, wrapper, &components).await;
     pods.chain(components).chain(made).take(OBJECTS_MAX).collect()
 }
 
@@ -142,7 +172,7 @@ pub(super) fn last(events: &[RawObject], uid: &str) -> Vec<Warning> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

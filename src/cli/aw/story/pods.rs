@@ -13,6 +13,7 @@ use crate::snapshot::{Pod, PodPhase};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::cli) struct Life {
     pub name: String,
+    pub uid: String,
     /// Indexes of its component and of its pod set in it.
     pub pod_set: Option<(usize, usize)>,
     pub node: Option<String>,
@@ -40,13 +41,17 @@ struct LeanPod {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct LeanStatus {
+    start_time: Option<Timestamp>,
     container_statuses: Vec<LeanContainer>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct LeanContainer {
     state: LeanState,
+    /// How it was before its last restart.
+    last_state: LeanState,
+    restart_count: i32,
 }
 
 #[derive(Deserialize, Default)]
@@ -61,6 +66,33 @@ struct LeanState {
 struct LeanTimes {
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
+}
+
+impl LeanStatus {
+    /// When its first container started. Of one that restarted more than once, no container says so: that was after
+    /// `startTime`.
+    fn started(&self) -> Option<Timestamp> {
+        let first = |container: &LeanContainer| {
+            let now = container.state.started();
+            let before = container.last_state.started().or(now);
+            match container.restart_count {
+                ..=0 => now,
+                1 => before,
+                2.. => self.start_time.or(before),
+            }
+        };
+        self.container_statuses.iter().filter_map(first).min()
+    }
+}
+
+impl LeanState {
+    fn times(&self) -> impl Iterator<Item = &LeanTimes> {
+        [&self.running, &self.terminated].into_iter().flatten()
+    }
+
+    fn started(&self) -> Option<Timestamp> {
+        self.times().find_map(|times| times.started_at)
+    }
 }
 
 /// The lives of the pods of an AppWrapper, of those that exist.
@@ -83,23 +115,24 @@ pub(in crate::cli) fn past(seen: &RawObject, gone: Timestamp) -> Life {
 fn life(pod: &Pod, seen: &RawObject) -> Life {
     // one that cannot be read says nothing
     let lean: LeanPod = serde_json::from_str(seen.raw.get()).unwrap_or_default();
-    let states = || lean.status.container_statuses.iter().map(|container| &container.state);
-    let times = || states().flat_map(|state| [&state.running, &state.terminated]).flatten();
+    let containers = lean.status.container_statuses.iter();
+    let finished = containers.flat_map(|container| container.state.times());
     let deleting = pod.deletion_requested.or(pod.due_to_go);
     let is_over = match pod.phase {
         PodPhase::Succeeded | PodPhase::Failed => true,
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => false,
     };
-    let ended = times().filter_map(|times| times.finished_at).max().filter(|_| is_over);
+    let ended = finished.filter_map(|times| times.finished_at).max().filter(|_| is_over);
     // one that is being deleted fails because of that
     let was_deleted = deleting.is_some_and(|at| ended.is_none_or(|ended| at <= ended));
     let on = pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
     Life {
         name: pod.name.clone(),
+        uid: pod.uid.clone(),
         pod_set: pod.component.zip(pod.pod_set),
         node: pod.node.clone(),
         created: pod.created.unwrap_or_default(),
-        started: times().filter_map(|times| times.started_at).min().or_else(|| ran_from(pod)),
+        started: lean.status.started().or_else(|| ran_from(pod)),
         ended,
         deleting,
         gone: None,
@@ -142,6 +175,7 @@ mod tests {
         let life = past(&seen, moment(61));
         let want = Life {
             name: "w-0".into(),
+            uid: "u".into(),
             node: Some("node-1".into()),
             created: moment(0),
             started: Some(moment(5)),
@@ -156,5 +190,18 @@ mod tests {
         let pods = [PodRecord::of(&seen).pod];
         assert_eq!(lives(&pods, [&seen].into_iter())[0].gone, None);
         assert_eq!(lives(&pods, [].into_iter()), []);
+        for (count, want) in [(0, 40), (1, 20), (2, 3)] {
+            let pod = json!({
+                "metadata": {"name": "w-0", "uid": "u", "creationTimestamp": moment(0)},
+                "status": {"phase": "Running", "startTime": moment(3), "containerStatuses": [{
+                    "name": "a", "restartCount": count,
+                    "state": {"running": {"startedAt": moment(40)}},
+                    "lastState": {"terminated": {"exitCode": 1, "startedAt": moment(20),
+                        "finishedAt": moment(30)}}}]},
+            });
+            let seen: RawObject = serde_json::from_str(&pod.to_string()).unwrap();
+            let all = lives(&[PodRecord::of(&seen).pod], [&seen].into_iter());
+            assert_eq!(all[0].started, Some(moment(want)), "{count} restarts");
+        }
     }
 }

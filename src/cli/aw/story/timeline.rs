@@ -397,8 +397,11 @@ fn pod(given: &Given<'_>, lives: &[&Life]) -> Row {
     let last = lives.last();
     let is_cause = |life: &&Life| {
         let attempts = &given.wrapper.status.attempts;
-        let causes = attempts.iter().filter_map(|attempt| attempt.failure.as_ref()?.pod.as_deref());
-        causes.into_iter().any(|name| name == life.name)
+        let mut causes = attempts.iter().filter_map(|attempt| attempt.failure.as_ref());
+        causes.any(|failure| match &failure.pod_uid {
+            Some(uid) => *uid == life.uid,
+            None => failure.pod.as_ref() == Some(&life.name),
+        })
     };
     let state = last.map(|life| life.state.clone()).unwrap_or_default();
     Row {

@@ -103,6 +103,19 @@ pub(in crate::cli) async fn made(
     below(&things, components)
 }
 
+/// The same among objects that were found.
+pub(in crate::cli) fn made_among(found: &Found, components: &[String]) -> Vec<String> {
+    let pods: BTreeSet<&str> = found
+        .objects
+        .iter()
+        .filter(|(kind, _)| kind.is_pod())
+        .filter_map(|(_, seen)| seen.meta.uid.as_deref())
+        .collect();
+    let mut made = below(&found.things, components);
+    made.retain(|uid| !pods.contains(uid.as_str()));
+    made
+}
+
 /// UIDs of what is below the objects of these UIDs, those next to them first.
 fn below(things: &[Thing], above: &[String]) -> Vec<String> {
     let mut known: BTreeSet<&str> = above.iter().map(String::as_str).collect();

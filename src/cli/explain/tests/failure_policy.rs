@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::answer;
+use super::super::{answer, text};
 use super::{
     at, explain, explain_with, inputs, job, job_that_is, line, pod, spec, two, with, wrapper,
 };
@@ -86,6 +86,14 @@ fn every_action_and_every_filter() {
              {\"limit\":3,\"used\":2} null",
         ),
         (
+            "the component is created again after a pause",
+            rules("{action: RecreateComponentAndIgnoreMaxRestarts}"),
+            2,
+            "BackoffLimitExceeded",
+            "Running RecreateComponent FailedComponent failurePolicy failurePolicyRule0 0 false \
+             null 90",
+        ),
+        (
             "the component is not created again: no restart left",
             rules(recreate),
             3,
@@ -130,6 +138,23 @@ fn a_component_that_was_created_again_is_running_all_the_while() {
     let answer = explain(&failed(&fields, 0, "BackoffLimitExceeded"), 30);
     let shown = ["/phase", "/nextPhase", "/create", "/delete", "/deadline"];
     assert_eq!(line(&answer, &shown), r#"Running Running [] ["Job/work"] null"#);
+}
+
+#[test]
+fn the_pause_of_a_component_begins_when_it_is_gone() {
+    let attempts = json!([
+        {"attempt": 0, "action": "RecreateComponent", "failure": {"component": "work"}},
+        {"attempt": 0},
+    ]);
+    let coming = json!([{"type": "ResourcesDeployed", "status": "False", "reason": "Deploying",
+        "message": "", "lastTransitionTime": at(25)}]);
+    let wrapper = with(wrapper("Running"), "/status/attempts", attempts);
+    let wrapper = with(wrapper, "/status/componentStatus/0/conditions", coming);
+    let (inputs, config) =
+        inputs("{}", &[with(wrapper, "/status/retryAfter", json!(at(115)))], 100);
+    let now = at(100).parse().expect("a moment");
+    let lines = text::details(&answer::explain(&inputs, &config, now), now);
+    assert!(lines.contains(&"  pause     15s left".to_owned()), "{lines:?}");
 }
 
 #[test]

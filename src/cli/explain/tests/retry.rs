@@ -180,6 +180,28 @@ fn policies_are_attached_to_queues_and_add_up() {
 }
 
 #[test]
+fn a_namespace_of_what_has_none_is_left_out() {
+    let mut infra = policy("infra", INFRA);
+    infra["metadata"]["namespace"] = json!("ns");
+    let queue = |kind: &str, name: &str| {
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind,
+            "metadata": {"name": name, "namespace": "ns"}})
+    };
+    let mut local = queue("LocalQueue", "team");
+    local["spec"] = json!({"clusterQueue": "all"});
+    let mut cluster = queue("ClusterQueue", "all");
+    cluster["metadata"]["annotations"] = json!({"workload.codeflare.dev/retry-policies": "infra"});
+    let mut queued = wrapper("Running");
+    queued["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "team"});
+    for (wrapper, more) in
+        [(own("infra"), vec![infra.clone()]), (queued, vec![infra, local, cluster])]
+    {
+        let objects = failed(wrapper, ended("exitCode", json!(42)), more);
+        assert_eq!(line(&explain(&objects, 22), &FIELDS[1..5]), "Fail retryPolicy infra rule1");
+    }
+}
+
+#[test]
 fn a_policy_that_is_missing_is_named_and_the_others_hold() {
     let some =
         failed(own("gone,infra"), ended("exitCode", json!(42)), vec![policy("infra", INFRA)]);

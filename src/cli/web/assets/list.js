@@ -6,6 +6,9 @@ const HEIGHT = 32;
 const SPARE = 8;
 const key = (namespace, name) => `${namespace}/${name}`;
 
+/** Counted restarts; the uncounted ones behind them, where there are any. */
+export const counted = (row) => (row.uncountedRestarts ? `${row.restarts} (+${row.uncountedRestarts})` : row.restarts);
+
 export class List {
   #rows = new Map();
   #shown = [];
@@ -133,7 +136,7 @@ export class List {
     const left = row.retryAfter ? seconds(row.retryAfter) - this.now() : 0;
     const state = left > 0 && row.phase === "Resetting" ? `restarting in ${span(left)}` : row.state;
     const age = row.created ? span(this.now() - seconds(row.created)) : "-";
-    const texts = [name, phaseName(row.phase), row.queue ?? "-", row.restarts, state, age].map(plain);
+    const texts = [name, phaseName(row.phase), row.queue ?? "-", counted(row), state, age].map(plain);
     [...element.children].forEach((cell, n) => {
       if (cell.textContent !== texts[n]) cell.textContent = texts[n];
     });

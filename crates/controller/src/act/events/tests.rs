@@ -51,6 +51,26 @@ async fn the_same_event_is_counted_and_another_message_is_another_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_waits_for_what_waits_and_what_is_on_its_way() {
+    let (taken, hung) = (Arc::default(), Arc::default());
+    let (events, client) = (Events::default(), server(&taken, &hung));
+    events.all_sent().await;
+    for message in ["one", "two", "three"] {
+        assert!(push(&events, "n", message));
+    }
+    assert_eq!(events.left(), 3);
+    tokio::select! { () = events.publish(&client, || {}) => {}, () = events.all_sent() => {} }
+    assert_eq!((taken.lock().unwrap().len(), events.left()), (3, 0));
+    assert!(push(&events, "slow", "hangs") && push(&events, "slow", "waits"));
+    let wait = tokio::time::timeout(ACCEPTED_WITHIN / 2, events.all_sent());
+    let is_sent = tokio::select! {
+        () = events.publish(&client, || {}) => false,
+        waited = wait => waited.is_ok(),
+    };
+    assert_eq!((is_sent, events.left()), (false, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_whose_events_hang_delays_no_other() {
     let (taken, hung) = (Arc::default(), Arc::default());
     let (events, client) = (Events::default(), server(&taken, &hung));

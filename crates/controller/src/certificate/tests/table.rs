@@ -50,6 +50,10 @@ fn every_state_has_its_next_step() {
     let rows = [
         ("nothing", Given::default(), true, 0, Some(Make), OVERLAP),
         ("fresh", fresh(), true, 10, None, 4800),
+        ("valid from now on", fresh(), true, -OVERLAP, None, 4800),
+        ("not valid yet", fresh(), true, -OVERLAP - 1, Some(Make), 4800),
+        ("not valid for a long time", fresh(), true, -OVERLAP - life / 4, None, 4800),
+        ("next, not valid yet", rotating(None), true, 4199, Some(MakeNext), 4800),
         ("fresh, not trusted yet", fresh(), false, 10, None, 4800),
         ("not yet two thirds", fresh(), true, 4799, None, 4800),
         ("two thirds", fresh(), true, 4800, Some(MakeNext), life - OVERLAP),
@@ -162,6 +166,29 @@ fn what_is_of_no_use_in_the_secret_is_replaced() {
     }
 }
 
+/// Replicas in turn, each by its own clock: the one that is ahead begins.
+#[test]
+fn replicas_whose_clocks_differ_agree_on_a_generation() {
+    let life = i64::try_from(LIFE).unwrap();
+    for (behind, want) in
+        [(0, 1), (OVERLAP, 1), (OVERLAP + 1, 2), (life / 3 - 1, 2), (life / 2, 1), (2 * life, 1)]
+    {
+        let (mut stored, mut changes) = (Certificates::default(), 0);
+        for now in [0, -behind, 1, 1 - behind, 2, 2 - behind] {
+            let faced = faced(&stored, true, &[HOST]);
+            let Some(change) = plan(&stored, true, &faced, at(now), lifetimes()).change else {
+                continue;
+            };
+            let make = || Generation::make(&names(&[HOST]), lifetimes().valid(at(now)));
+            change.apply(&mut stored, at(now), make).unwrap();
+            changes += 1;
+        }
+        assert_eq!(changes, want, "{behind} s");
+        let current = stored.current.unwrap();
+        assert!(want == 1 || current.pair().not_before() <= at(-behind), "{behind} s");
+    }
+}
+
 #[test]
 fn a_bundle_does_not_depend_on_which_generation_is_in_use() {
     let given = Given {
@@ -225,16 +252,16 @@ fn configurations_say_who_is_called_and_whom_they_trust() {
 #[test]
 fn times_are_in_proportion() {
     let rows = [
-        (90 * 24 * 3600, 90 * 24 * 3600, 600),
-        (7200, 7200, 600),
-        (3600, 3600, 300),
-        (12, 12, 1),
-        (0, 12, 1),
+        (90 * 24 * 3600, 90 * 24 * 3600, 600, 24 * 3600),
+        (7200, 7200, 600, 600),
+        (3600, 3600, 300, 300),
+        (12, 12, 1, 1),
+        (0, 12, 1, 1),
     ];
-    for (given, life, overlap) in rows {
+    for (given, life, overlap, skew) in rows {
         let lifetimes = Lifetimes::of(Duration::from_secs(given));
         let (from, until) = lifetimes.valid(at(0));
-        assert_eq!((from, until), (at(-300), at(life)), "{given}");
+        assert_eq!((from, until), (at(-skew), at(life)), "{given}");
         assert_eq!(lifetimes.renewal(until), at(life * 2 / 3), "{given}");
         assert_eq!(lifetimes.overlap(), Duration::from_secs(overlap), "{given}");
         assert_eq!(lifetimes.last_moment(until), at(life - overlap.cast_signed()), "{given}");

@@ -106,6 +106,25 @@ async fn queues_stay_known_while_their_watch_is_refused_for_a_moment() {
     }
 }
 
+/// What is not listed yet is not missing: no verdict is made before the queue is known, or was refused for a while.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_refused_at_the_start_is_awaited_for_a_while() {
+    for (refused, sync, then) in [(5, Sync::Starting, 5), (60, Sync::Blind, 35)] {
+        let serves = Arc::new(Mutex::new(Serves::Forbidden));
+        let controller = Controller::new(client(&serves), Arc::new(SystemClock), Config::default());
+        let (context, queue) = (controller.context.clone(), controller.queue.clone());
+        let (kind, at) = (local_queues(), Key { namespace: "n".into(), name: "q".into() });
+        let task = tokio::spawn(watch(context.clone(), queue, kind.clone()));
+        tokio::time::sleep(Duration::from_secs(refused)).await;
+        assert_eq!(context.cache.sync(kind), sync, "refused for {refused} s");
+        *serves.lock().unwrap() = Serves::Old;
+        tokio::time::sleep(Duration::from_secs(then)).await;
+        assert_eq!(context.cache.sync(kind), Sync::Done, "{then} s after {refused} s");
+        assert!(context.cache.retry_source(kind, &at).is_some());
+        task.abort();
+    }
+}
+
 /// An API server that has just started may refuse what it allows a moment later, each time.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_before_an_outage_does_not_count_after_it() {

@@ -64,23 +64,23 @@ impl Error {
         }
     }
 
-    /// The authorizer of the API server denies the read: one that has just started may allow it a moment later.
+    /// The API server refuses the read, and may allow it a moment later.
     #[must_use]
-    pub fn is_denied(&self) -> bool {
+    pub fn is_refused_for_now(&self) -> bool {
         match self {
-            Self::Api { source, .. } => {
-                matches!(&**source, kube::Error::Api(it) if client::is_denied_by_authorizer(it))
-            }
+            Self::Api { source, .. } => client::is_refused_for_now(source),
             Self::NoKind(_) | Self::NotNamespaced(_) => false,
         }
     }
 
-    /// What the API server said, where it rejects the read however often it is made.
+    /// What the API server said, where it refuses the read, for good or for now.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         match self {
             Self::Api { source, .. } => {
-                client::is_rejected_for_good(source).then(|| client::said(source))
+                let is_refused =
+                    client::is_rejected_for_good(source) || client::is_refused_for_now(source);
+                is_refused.then(|| client::said(source))
             }
             Self::NoKind(_) | Self::NotNamespaced(_) => None,
         }

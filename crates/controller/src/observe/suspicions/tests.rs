@@ -47,44 +47,45 @@ fn cluster(nodes: &[&str]) -> Cache {
     cache
 }
 
-fn seconds(all: u64) -> Duration {
-    Duration::from_secs(all)
+/// What is due so many seconds after the start.
+fn due(known: &SuspicionCache, second: u64) -> Vec<Write> {
+    known.due(Duration::from_secs(second), at(300), &Settings::default())
 }
 
 #[test]
 fn a_node_is_written_at_once_and_then_every_ten_seconds() {
     let (cache, known) = (cluster(&["a"]), SuspicionCache::default());
     assert!(known.testify(&testimony("a", "x", 0), &cache));
-    let first = known.due(seconds(0));
+    let first = due(&known, 0);
     assert_eq!(first.len(), 1);
     assert_eq!(first[0].stored, None);
-    assert!(known.due(seconds(5)).is_empty(), "it is being written");
+    assert!(due(&known, 5).is_empty(), "it is being written");
     assert!(known.testify(&testimony("a", "y", 200), &cache));
     known.written(&first[0], Stored { version: "1".into(), ..Stored::default() });
-    assert!(known.due(seconds(5)).is_empty());
-    let second = known.due(seconds(10));
+    assert!(due(&known, 5).is_empty());
+    let second = due(&known, 10);
     assert_eq!(second[0].record.evidence().len(), 2, "what came meanwhile");
     assert_eq!(second[0].stored.as_ref().unwrap().version, "1");
     known.written(&second[0], Stored::default());
     assert!(known.testify(&testimony("a", "y", 200), &cache), "told again");
-    assert!(known.due(seconds(60)).is_empty(), "nothing new");
+    assert!(due(&known, 60).is_empty(), "nothing new");
 }
 
 #[test]
 fn what_fails_to_be_written_is_merged_with_what_another_wrote() {
     let (cache, known) = (cluster(&["a"]), SuspicionCache::default());
     assert!(known.testify(&testimony("a", "x", 0), &cache));
-    assert_eq!(known.due(seconds(0)).len(), 1);
+    assert_eq!(due(&known, 0).len(), 1);
     known.take(Event::Apply(object("a", "u", &[lost("y", 200)])));
-    let again = known.due(seconds(10));
+    let again = due(&known, 10);
     assert_eq!(again[0].record.evidence().len(), 2);
     assert_eq!(again[0].stored.as_ref().unwrap().version, "7");
     known.take(Event::Delete(object("a", "u", &[])));
-    let again = known.due(seconds(20));
+    let again = due(&known, 20);
     assert_eq!((again[0].record.evidence().len(), &again[0].stored), (2, &None));
     // that of an earlier Node is replaced
     known.take(Event::Apply(object("a", "old", &[lost("z", 0)])));
-    let again = known.due(seconds(30));
+    let again = due(&known, 30);
     assert_eq!((again[0].record.evidence().len(), again[0].record.node_uid.as_str()), (2, "u"));
 }
 
@@ -136,7 +137,7 @@ fn evidence_about_a_node_that_is_gone_or_about_too_many_is_dropped() {
 }
 
 #[test]
-fn what_has_expired_or_is_about_an_earlier_node_is_deleted() {
+fn what_has_expired_or_is_about_a_node_that_is_gone_is_deleted() {
     let (cache, known, settings) =
         (cluster(&["a", "b"]), SuspicionCache::default(), Settings::default());
     known.take(Event::Apply(object("a", "u", &[lost("x", 0)])));
@@ -145,9 +146,26 @@ fn what_has_expired_or_is_about_an_earlier_node_is_deleted() {
     let names = |second: i64| -> Vec<String> {
         known.expired(&cache, at(second), &settings, 16).into_iter().map(|(node, _)| node).collect()
     };
-    assert_eq!(names(1), ["b"]);
+    assert_eq!(names(1), ["b", "gone"]);
     assert_eq!(names(35 * 86_400), ["a", "b", "gone"]);
     assert_eq!(known.expired(&cache, at(35 * 86_400), &settings, 1).len(), 1);
+    let unlisted = known.expired(&Cache::default(), at(1), &settings, 16);
+    assert!(unlisted.is_empty(), "before the nodes are listed, none is gone");
+}
+
+#[test]
+fn what_has_expired_is_not_written_again() {
+    let (cache, known, settings) =
+        (cluster(&["a"]), SuspicionCache::default(), Settings::default());
+    known.take(Event::Apply(object("a", "u", &[lost("old", 0), lost("kept", 86_400)])));
+    let later = 35 * 86_400;
+    assert!(known.testify(&testimony("a", "new", later), &cache));
+    let due = known.due(Duration::ZERO, at(later), &settings);
+    let names: Vec<_> = due[0].record.evidence().iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["new", "kept"]);
+    known.written(&due[0], Stored::default());
+    let again = known.due(Duration::from_secs(10), at(later), &settings);
+    assert!(again.is_empty(), "it is what was written");
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn the_deployment_says_version_gates_and_configuration() {
         let want = Manager {
             image: IMAGE.to_owned(),
             version: Some(Version::new(0, 18, 3)),
+            account: None,
             gates: gates.map(|gates: Vec<(&str, bool)>| {
                 gates.into_iter().map(|(gate, value)| (gate.to_owned(), value)).collect()
             }),
@@ -159,11 +160,38 @@ fn what_is_wrong_with_the_file_is_said() {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "tests hand in what they have just read")]
 fn judged(manager: Reading<Manager>, settings: Reading<Settings>) -> Vec<String> {
-    let place = Place::of("system:serviceaccount:kueue-system:kueue-controller-manager");
-    let notices = judge(&place, &manager, &settings, &FaultTolerance::default());
+    judged_as("system:serviceaccount:kueue-system:kueue-controller-manager", manager, settings)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "tests hand in what they have just read")]
+fn judged_as(account: &str, manager: Reading<Manager>, settings: Reading<Settings>) -> Vec<String> {
+    let notices = judge(account, &manager, &settings, &FaultTolerance::default());
     notices.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_account_that_is_not_kueues_is_said() {
+    let held = file("featureGates: {FinishOrphanedWorkloads: false}");
+    let right = "system:serviceaccount:kueue-system:kueue-controller-manager";
+    for (account, runs_as, is_said) in [
+        (right, Some("kueue-controller-manager"), false),
+        (right, None, false),
+        (right, Some("kueue"), true),
+        ("kueue-controller-manager", Some("kueue-controller-manager"), true),
+        ("system:serviceaccount:kueue-controller-manager", Some("kueue-controller-manager"), true),
+    ] {
+        let mut deployment = deployment(IMAGE, &[CONFIG]);
+        let pod = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+        pod.unwrap().service_account_name = runs_as.map(str::to_owned);
+        let said = judged_as(account, Ok(Manager::of(&deployment)), Settings::parse(&held));
+        assert_eq!(said.len(), usize::from(is_said), "{account} {runs_as:?}: {said:#?}");
+        if let Some(said) = said.first() {
+            let own = format!("system:serviceaccount:kueue-system:{}", runs_as.unwrap());
+            let want = format!("runs as {own}, but admission.kueueAccount is {account}: ");
+            assert!(said.contains(&want), "{said}");
+        }
+    }
 }
 
 #[test]

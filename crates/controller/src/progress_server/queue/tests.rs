@@ -87,6 +87,30 @@ fn a_slow_namespace_holds_few_writers() {
 }
 
 #[test]
+fn what_is_flushed_has_no_pace_and_leaves_writers_to_others() {
+    let (mut queue, now) = (Inner::default(), Duration::ZERO);
+    for number in 0..=FLUSHED_OF_A_NAMESPACE {
+        queue.put(pod("slow", number), step(0, 1), now).unwrap();
+    }
+    queue.hasten();
+    let mut at_work = vec![];
+    for _ in 0..FLUSHED_OF_A_NAMESPACE {
+        let Next::Write(pod, report) = queue.next(now) else { panic!("one is due") };
+        at_work.push((pod, report));
+    }
+    assert_eq!(queue.next(now), Next::Nothing, "until one of them has ended");
+    queue.put(pod("quiet", 1), step(0, 1), now).unwrap();
+    assert!(matches!(queue.next(now), Next::Write(pod, _) if pod.namespace == "quiet"));
+    let (failed, report) = at_work.remove(0);
+    queue.ended(&failed, Ended::Failed(report), now);
+    let Next::Write(last, _) = queue.next(now) else { panic!("another pod is due") };
+    assert_ne!(last, failed);
+    queue.ended(&last, Ended::Done, now);
+    assert_eq!(queue.next(now), Next::At(FLUSHED_AGAIN_AFTER));
+    assert!(matches!(queue.next(FLUSHED_AGAIN_AFTER), Next::Write(pod, _) if pod == failed));
+}
+
+#[test]
 fn a_failed_write_comes_again_with_what_is_newer() {
     let mut queue = Inner::default();
     queue.put(pod("a", 1), step(0, 1), Duration::ZERO).unwrap();

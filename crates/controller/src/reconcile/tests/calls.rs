@@ -548,6 +548,16 @@ async fn an_annotation_that_becomes_invalid_is_told_once() {
     ] {
         assert_eq!(look(&mut ReconcileState::default(), status, "x"), told, "{what}");
     }
+    let mut memory = ReconcileState::default();
+    for (status, told) in [
+        (json!({"phase": "Suspended"}), 0),
+        (json!({"phase": "Resuming", "attempts": [{"attempt": 0}]}), 1),
+        (json!({"phase": "Running", "attempts": [{"attempt": 0}]}), 0),
+    ] {
+        assert_eq!(look(&mut memory, status.clone(), "x"), told, "after a restart: {status}");
+    }
+    let evicted = json!({"phase": "Resuming", "attempts": [{"attempt": 0}, {"attempt": 1}]});
+    assert_eq!(look(&mut ReconcileState::default(), evicted, "x"), 0);
 }
 
 /// A `JobSet` that says that it failed, without any policy.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Play;
 use super::calls::{look, wrapper};
 use super::deleted_objects::watched;
-use crate::api::{Phase, condition, keys};
+use crate::api::{ComponentStatus, Phase, condition, keys};
 use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::kueue::KueueSettings;
@@ -62,6 +62,9 @@ pub(super) fn kind(api_version: &str, kind: &str, plural: &str) -> (u16, Value) 
 
 pub(super) const BY_AUTHORIZER: &str =
     "workloads \"w\" is forbidden: User \"c\" cannot patch resource";
+/// Such a policy denies until its parameter is created.
+pub(super) const NO_PARAMETER: &str = "workloads \"w\" is forbidden: ValidatingAdmissionPolicy 'p' \
+    with binding 'b' denied request: failed to configure binding: no params found";
 pub(super) const BY_WEBHOOK: &str = "admission webhook \"w\" denied the request: it is forbidden";
 
 /// A context whose API server answers each PATCH with this code and this message; 200 is no failure.
@@ -84,6 +87,8 @@ async fn a_denial_is_for_good_only_after_a_while() {
         (BY_AUTHORIZER, 6, vec![50], false), // they had other causes
         (BY_AUTHORIZER, 1, vec![50, 79], false),
         (BY_AUTHORIZER, 1, vec![50, 80], true),
+        (NO_PARAMETER, 1, vec![50, 79], false),
+        (NO_PARAMETER, 1, vec![50, 80], true),
         (BY_WEBHOOK, 0, vec![50], true),
     ] {
         let code = Arc::new(AtomicU16::new(403));
@@ -207,22 +212,35 @@ async fn strangers_whose_owner_could_not_be_read_hold_nothing_back() {
 /// Its owner may be replacing it while another process takes over.
 #[tokio::test]
 async fn a_pod_that_an_earlier_process_waited_for_counts_for_a_while() {
-    for (kind, reason, counts) in [
-        (condition::DELETING_RESOURCES, condition::deleting::UNDETERMINED, 1),
-        (condition::DELETING_RESOURCES, condition::deleting::INITIATED, 0),
-        (condition::UNDETERMINED_PODS, "OwnerUnknown", 1),
+    let deleting = condition::DELETING_RESOURCES;
+    for (kind, reason, of_component, counts) in [
+        (deleting, condition::deleting::UNDETERMINED, false, 1),
+        (deleting, condition::deleting::UNDETERMINED, true, 1),
+        (deleting, condition::deleting::INITIATED, false, 0),
+        (deleting, condition::deleting::INITIATED, true, 0),
+        (condition::UNDETERMINED_PODS, "OwnerUnknown", false, 1),
     ] {
         let context = answering(|_, _| failure(404, "no"));
         let (mut wrapper, attach) = (wrapper(Phase::Suspending, true, false), Attach::default());
         let message = "Waiting for Pod/p, which has the labels of this AppWrapper (and no owner)";
         let now = Timestamp::UNIX_EPOCH;
-        condition::set(&mut wrapper.status.conditions, kind, true, reason, message, now);
+        let status = &mut wrapper.status;
+        status.component_status = vec![ComponentStatus::default(); 2];
+        let conditions = if of_component {
+            &mut status.component_status[1].conditions
+        } else {
+            &mut status.conditions
+        };
+        condition::set(conditions, kind, true, reason, message, now);
         let mut memory = ReconcileState::default();
         for (second, want) in [(0, counts), (9, counts), (10, 0), (60, 0)] {
             memory.tick(Duration::from_secs(second));
             let ask = FreshRead::Nothing;
             let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
-            assert_eq!(seen.undetermined.count, want, "{kind} {reason} after {second} s");
+            assert_eq!(
+                seen.undetermined.count, want,
+                "{kind} {reason} {of_component} after {second} s"
+            );
             assert!(seen.undetermined.named.iter().all(|(name, _)| name == "p"));
         }
     }

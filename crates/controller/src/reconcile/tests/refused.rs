@@ -12,8 +12,11 @@ use serde_json::{Value, json};
 use tower::Layer;
 
 use super::calls::wrapper;
-use super::passing::{BY_AUTHORIZER, BY_WEBHOOK, answering, answering_by, failure, kind, patching};
+use super::passing::{
+    BY_AUTHORIZER, BY_WEBHOOK, NO_PARAMETER, answering, answering_by, failure, kind, patching,
+};
 use super::{PAST, Play};
+use crate::act::delete::{How, delete};
 use crate::act::wrapper::remove_finalizer;
 use crate::api::{AppWrapperStatus, Phase, keys};
 use crate::clock::ManualClock;
@@ -29,11 +32,12 @@ use crate::plan::{Action, Target};
 use crate::reconcile::carry_out::{Carried, carry_out};
 use crate::reconcile::written::{Written, write};
 use crate::reconcile::{Context, Error, Next, failed, reconcile};
-use crate::snapshot::{Object, Presence, Snapshot};
+use crate::snapshot::{Object, Pod, Presence, Snapshot};
 
 const LACKING: &str = "Internal error occurred: failed calling webhook \"w\": service not found";
 const NOT_CONVERTED: &str =
     "conversion webhook for a/v1, Kind=Foo failed: Post \"https://w\": context deadline exceeded";
+const UNTRANSFORMED: &str = "Internal error occurred: unable to transform key \"/a\"";
 
 /// The reasons of the events that wait to be sent.
 fn reasons(context: &Context) -> Vec<&'static str> {
@@ -58,10 +62,12 @@ async fn a_refused_call_is_told_once_and_a_denial_when_it_has_lasted() {
         (422, "metadata: Invalid value", vec![0], 1),
         (403, BY_AUTHORIZER, vec![0, 29], 0),
         (403, BY_AUTHORIZER, vec![0, 29, 30, 60], 1),
+        (422, NO_PARAMETER, vec![0, 29], 0),
+        (422, NO_PARAMETER, vec![0, 29, 30, 60], 1),
         (503, "not now", vec![0, 60], 0),
         (500, NOT_CONVERTED, vec![0; 7], 0),
         (500, NOT_CONVERTED, vec![0; 20], 1),
-        (500, "Internal error occurred: unable to transform key \"/a\"", vec![0; 8], 1),
+        (500, UNTRANSFORMED, vec![0; 8], 1),
         (500, "etcdserver: request timed out", vec![0; 20], 0),
         (503, "not now", vec![0; 20], 0),
     ] {
@@ -90,6 +96,8 @@ async fn a_refused_deletion_is_told_whatever_failed_before() {
         (vec![(0, 500, "not now"), (60, 500, "not now")], 0),
         (vec![(0, 403, BY_AUTHORIZER), (29, 403, BY_AUTHORIZER)], 0),
         (vec![(0, 403, BY_AUTHORIZER), (30, 403, BY_AUTHORIZER)], 1),
+        (vec![(0, 422, NO_PARAMETER), (29, 422, NO_PARAMETER)], 0),
+        (vec![(0, 422, NO_PARAMETER), (30, 422, NO_PARAMETER)], 1),
         // an API server that starts again denies again for a moment
         (vec![(0, 403, BY_AUTHORIZER), (20, 503, "not now"), (20, 403, BY_AUTHORIZER)], 0),
     ] {
@@ -117,16 +125,80 @@ async fn a_refused_deletion_is_told_whatever_failed_before() {
             memory.confirm(Some(&wrapper.version));
             let done = carry_out(&context, &mut memory, &wrapper, &snapshot, &decision).await;
             assert!(done.is_err(), "{tries:?}");
-            memory.denied_since = None; // as after a reconcile that has written the status
+            memory.refused_since = None; // as after a reconcile that has written the status
         }
         assert_eq!(reasons(&context), vec!["DeleteFailed"; told], "{tries:?}");
     }
 }
 
+/// Of a deletion that is refused, or that lacks a webhook, an event is told where it is sent.
+#[tokio::test]
+async fn an_internal_error_of_a_deletion_is_told_when_it_has_lasted() {
+    let stored = stored(&Play::of(&json!({"phase": "Terminating"}), false, true).object);
+    let unconverted = "conversion webhook for a/v1, Kind=Foo failed: spec.a is unknown";
+    for (code, message, tries, told) in [
+        (500, UNTRANSFORMED, 7, 0),
+        (500, UNTRANSFORMED, 20, 1),
+        (500, unconverted, 20, 1),
+        (500, LACKING, 20, 0),
+        (403, BY_WEBHOOK, 20, 0),
+        (500, "etcdserver: request timed out", 20, 0),
+    ] {
+        let context = answering(move |_, _| failure(code, message));
+        let (mut memory, pods) = (ReconcileState::default(), live::pod_resource());
+        for _ in 0..tries {
+            let deleted = delete(&context.client, &pods, "ns", "p", "uid-p", How::Graceful).await;
+            failed(&context, &mut memory, &stored, deleted.unwrap_err().into());
+        }
+        assert_eq!(reasons(&context), vec!["DeleteFailed"; told], "{message} {tries}");
+    }
+}
+
+/// What may be refused only for now is final once it has lasted, and stays so while everything is deleted.
+#[tokio::test]
+async fn a_deletion_waits_for_its_status_until_its_refusal_has_lasted() {
+    let stored = stored(&Play::of(&json!({"phase": "Terminating"}), false, true).object);
+    let wrapper = Arc::new(wrapper(Phase::Terminating, false, true));
+    for (code, message, seconds, goes_on) in [
+        (422, NO_PARAMETER, vec![0, 29], [false, false]),
+        (422, NO_PARAMETER, vec![0, 30], [false, true]),
+        (403, BY_AUTHORIZER, vec![0, 30], [false, true]),
+        (403, BY_WEBHOOK, vec![0, 30], [false, true]),
+        (422, NO_PARAMETER, vec![0, 30, 31], [true, true]),
+    ] {
+        let context = answering(move |_, _| failure(code, message));
+        let mut memory = ReconcileState::default();
+        let decision = Decision { next: Phase::Terminating, ..Decision::default() };
+        let (mut went_on, snapshot) = (vec![], wrapper.snapshot());
+        for second in seconds {
+            memory.tick(Duration::from_secs(second));
+            let written = write(&context, &mut memory, &wrapper, &wrapper, &snapshot, &decision);
+            match written.await {
+                Ok(written) => {
+                    assert!(matches!(written, Written::Assumed(_)), "{message}");
+                    memory.refused_since = None; // as after a reconcile that has deleted something
+                    went_on.push(true);
+                }
+                Err(error) => {
+                    failed(&context, &mut memory, &stored, error);
+                    went_on.push(false);
+                }
+            }
+        }
+        assert!(went_on.ends_with(&goes_on), "{message}: {went_on:?}");
+        let told = usize::from(message == BY_WEBHOOK || went_on.contains(&true));
+        assert_eq!(reasons(&context), vec!["WriteFailed"; told], "{message}");
+    }
+}
+
 #[tokio::test]
 async fn a_refused_suspension_is_told_once() {
-    for (message, told) in [(BY_WEBHOOK, [1, 0, 0]), (BY_AUTHORIZER, [0, 1, 0])] {
-        let context = patching(&Arc::new(AtomicU16::new(403)), message);
+    for (code, message, told) in [
+        (403, BY_WEBHOOK, [1, 0, 0]),
+        (403, BY_AUTHORIZER, [0, 1, 0]),
+        (422, NO_PARAMETER, [0, 1, 0]),
+    ] {
+        let context = patching(&Arc::new(AtomicU16::new(code)), message);
         let wrapper = Arc::new(wrapper(Phase::Running, false, false));
         let (mut memory, snapshot) = (ReconcileState::default(), wrapper.snapshot());
         let decision = carrying_out(Action::Suspend);
@@ -302,20 +374,33 @@ async fn a_status_without_an_answer_is_written_where_it_is_stored() {
     }
 }
 
-/// A process that has just started knows nothing of the one before.
+/// A process that has just started knows nothing of the one before. The clock of the API server may be 2 minutes behind.
 #[tokio::test]
 async fn a_deletion_without_a_status_is_as_old_as_that_of_what_is_left() {
     let deleted: Timestamp = PAST.parse().unwrap();
     let at = |second: i64| Timestamp::from_second(deleted.as_second() + second).unwrap();
-    for (requested, want) in [(None, 900), (Some(7), 7), (Some(-7), 900), (Some(950), 900)] {
+    for (requested, of_pod, want) in [
+        (vec![None], None, 900),
+        (vec![Some(7)], None, 127),
+        (vec![Some(-7)], None, 900),
+        (vec![Some(850)], None, 900),
+        (vec![Some(60), Some(7)], None, 180),
+        // a drain evicts pods while no controller runs
+        (vec![Some(7), None], Some(60), 900),
+        (vec![], Some(60), 900),
+    ] {
         let clock = Arc::new(ManualClock::at(at(900)));
         let context = answering_by(clock, |_, _| failure(422, "metadata: Invalid value"));
         let wrapper = Arc::new(wrapper(Phase::Terminating, false, true));
         let mut components = wrapper.components.clone();
-        let deletion_requested = requested.map(at);
-        let object = Object { terminating: true, deletion_requested, ..Object::default() };
-        components[0].presence = Presence::Present(object);
-        let snapshot = Snapshot { components, ..wrapper.snapshot() };
+        for (component, requested) in components.iter_mut().zip(&requested) {
+            let (terminating, deletion_requested) = (requested.is_some(), requested.map(at));
+            let object = Object { terminating, deletion_requested, ..Object::default() };
+            component.presence = Presence::Present(object);
+        }
+        let deletion_requested = of_pod.map(at);
+        let pod = Pod { terminating: true, deletion_requested, ..Pod::default() };
+        let snapshot = Snapshot { components, pods: vec![pod], ..wrapper.snapshot() };
         let decision = Decision { next: Phase::Terminating, ..Decision::default() };
         let mut memory = ReconcileState::default();
         let written = write(&context, &mut memory, &wrapper, &wrapper, &snapshot, &decision);

@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
 
 use super::{with, without};
+use crate::api::keys;
 use crate::config::Config;
-use crate::webhook::authorize::AccessError;
+use crate::webhook::authorize::{AccessError, NamedKind};
 use crate::webhook::judge::{ClusterChecks, Endpoint, ReviewStep, judge};
 use crate::webhook::response::{AdmissionResponse, Reason};
 use crate::webhook::review::{Resource, Review};
@@ -48,6 +49,18 @@ fn answer(verdict: ReviewStep) -> AdmissionResponse {
 /// The message of a denial; empty where it is let in.
 fn denial(verdict: ReviewStep) -> String {
     answer(verdict).denied.map_or_else(String::new, |(_, message)| message)
+}
+
+#[test]
+fn the_queue_is_looked_for_however_many_policies_are_named() {
+    for (policies, want) in [(0, 1), (1, 2), (8, 9), (16, 17), (17, 17)] {
+        let names: Vec<String> = (0..policies).map(|one| format!("p{one}")).collect();
+        let annotations = json!({keys::RETRY_POLICIES: names.join(", ")});
+        let aw = with(&given_aw(), LABELS, json!({keys::QUEUE_NAME: "q"}));
+        let references = checks(created(&with(&aw, "/metadata/annotations", annotations))).named;
+        let queues = references.iter().filter(|it| it.kind == NamedKind::LocalQueue).count();
+        assert_eq!((references.len(), queues), (want, 1), "{policies} policies");
+    }
 }
 
 #[test]

@@ -320,12 +320,15 @@ async fn without_the_cluster_nothing_is_let_in() {
 
 #[tokio::test]
 async fn a_panic_is_answered_and_the_server_lives() {
+    let (lines, _guard) = crate::telemetry::count_lines();
     let given = given(Cluster::Panics);
     for _ in 0..=REVIEWS_MAX {
         let (status, text) = given.told(creation(&given_aw())).await;
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
-        assert!(!text.contains("a mistake\n"), "what it says is for the log: {text}");
+        assert!(!text.contains("a mistake\n"), "what it says may quote the object: {text}");
     }
+    let count = lines.load(Ordering::SeqCst);
+    assert_eq!(count, REVIEWS_MAX as usize + 1, "the panic hook logs what it says");
     let deletion = given_review(VALIDATE, "DELETE", &given_aw(), &Value::Null).to_string();
     assert_eq!(given.told(deletion).await.0, StatusCode::OK, "every place was given back");
 }
@@ -337,8 +340,10 @@ async fn time_is_bounded() {
     assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{text}");
     assert!(hanging.counted("unknown", "timeout"));
     let body = Body::from_stream(stream::pending::<Result<Vec<u8>, std::io::Error>>());
-    let (status, text) = given(Cluster::Agrees).told(body).await;
+    let slow = given(Cluster::Agrees);
+    let (status, text) = slow.told(body).await;
     assert_eq!(status, StatusCode::REQUEST_TIMEOUT, "{text}");
+    assert!(slow.counted("unknown", "malformed"), "anybody may send it: no alert counts it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -531,6 +536,24 @@ async fn access_checks_that_fail_fill_no_log() {
     }
     let count = lines.load(Ordering::SeqCst);
     assert!((10..20).contains(&count) && given.asked() > 20, "{count} lines");
+}
+
+/// One line for each denial, at most so often; that does not use up the lines of failures.
+#[tokio::test]
+async fn denials_are_logged_with_the_user_and_hide_no_failure() {
+    let (lines, _guard) = crate::telemetry::count_lines();
+    let given = given(Cluster::Agrees);
+    let bad = creation(&with(&given_aw(), "/spec/components", json!([])));
+    let review = async |body: &str| given.sent(of_peer(posted(body.to_owned()), 1)).await.0;
+    assert_eq!(review(&bad).await, StatusCode::OK);
+    assert_eq!(lines.load(Ordering::SeqCst), 1);
+    for _ in 0..30 {
+        assert_eq!(review(&bad).await, StatusCode::OK);
+    }
+    let denials = lines.load(Ordering::SeqCst);
+    assert!((10..20).contains(&denials), "{denials} lines");
+    assert_eq!(review("{}").await, StatusCode::BAD_REQUEST);
+    assert_eq!(lines.load(Ordering::SeqCst), denials + 1);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@
 //!
 //! Only a failure of one component is taken apart: what happens to two of them is two failures. A fact is told at
 //! most [`DELAY`] after the first of them, or when it happened where that was later. A fresh LIST shows every pod as
-//! it is; where one failed, the components are read again, too.
+//! it is, and then each component is read again that says itself how it ended.
 
 mod stage;
 

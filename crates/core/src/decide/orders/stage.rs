@@ -165,8 +165,7 @@ impl Stage<'_> {
         None
     }
 
-    /// The API server is asked: it knows every pod, and then, where one failed, how each component has ended that
-    /// says so itself.
+    /// The API server is asked: it knows every pod, and then how each component has ended that says so itself.
     fn read(&mut self, ask: FreshRead, now: Timestamp) {
         self.seen.answered = ask;
         if ask < FreshRead::Pods {
@@ -177,8 +176,7 @@ impl Stage<'_> {
                 self.tell(index);
             }
         }
-        let has_failed = self.seen.pods.iter().any(|pod| pod.phase == PodPhase::Failed);
-        for (index, fact) in self.events.iter().enumerate().filter(|_| has_failed) {
+        for (index, fact) in self.events.iter().enumerate() {
             if let Event::Component(component) = fact.event
                 && fact.at <= now
                 && self.seen.components[component].end == End::Reported

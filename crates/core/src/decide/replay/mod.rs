@@ -51,7 +51,7 @@ pub struct Replayed {
     /// The limit that is asked, with the counts of the replay.
     pub retries: Option<Retries>,
     /// How long the next attempt is delayed, in seconds: since the failure where a retry policy has a
-    /// backoff, else since everything is gone.
+    /// backoff, else since everything is gone; of a component that is created again, since that is gone.
     pub retry_after_seconds: Option<i64>,
     /// It would have come to this attempt: none before would have been the last.
     pub reached: bool,
@@ -232,17 +232,17 @@ fn count(status: &mut AppWrapperStatus, decision: &ReplayDecision) {
     }
 }
 
-/// How long the next attempt is delayed, in seconds; a component that is created again is not.
+/// How long the next attempt is delayed, in seconds, or a component that is created again, uncounted.
 fn delay(facts: Facts<'_>, status: &AppWrapperStatus, decision: &ReplayDecision) -> Option<i64> {
     match decision.action()? {
         AttemptAction::Restart | AttemptAction::RestartIgnoringLimit => {
             let backoff = decision.ruling().and_then(|ruling| ruling.retry.as_ref()?.delay);
             Some(pause::seconds(backoff.unwrap_or_else(|| pause::pause(status, facts.limits))))
         }
-        AttemptAction::RecreateComponent
-        | AttemptAction::Fail
-        | AttemptAction::Hold
-        | AttemptAction::Requeue => None,
+        AttemptAction::RecreateComponent => {
+            pause::of_uncounted(status, facts.limits).map(pause::seconds)
+        }
+        AttemptAction::Fail | AttemptAction::Hold | AttemptAction::Requeue => None,
     }
 }
 

@@ -576,13 +576,14 @@ fn recreations_without_a_limit_do_not_stop_a_replay() {
     let spec = "failurePolicy: {stopWhen: {attemptsWithoutProgress: 2}, rules: [\
         {action: RecreateComponentAndIgnoreMaxRestarts, onJobFailureReasons: [DeadlineExceeded]}, \
         {action: RecreateComponent}]}";
-    for (first, want) in [
-        ("DeadlineExceeded", AttemptAction::RecreateComponent),
-        ("BackoffLimitExceeded", AttemptAction::Fail),
+    for (first, pause, want) in [
+        ("DeadlineExceeded", Some(90), AttemptAction::RecreateComponent),
+        ("BackoffLimitExceeded", None, AttemptAction::Fail),
     ] {
         let records = [failed(first), failed("BackoffLimitExceeded")];
         let replay = replayed(&recorded(given(Phase::Running), &records).spec(spec));
         assert_eq!(replay.failures[0].action, Some(AttemptAction::RecreateComponent), "{first}");
+        assert_eq!(replay.failures[0].retry_after_seconds, pause, "{first}");
         assert_eq!(replay.failures[1].action, Some(want), "{first}");
     }
 }

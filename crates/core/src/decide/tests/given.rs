@@ -132,7 +132,10 @@ impl World {
     }
 
     pub fn says(self, outcome: Outcome) -> Self {
-        self.object(|object| object.report = Report { outcome, ..Report::default() })
+        self.object(|object| {
+            let deletes_pods = object.report.deletes_pods;
+            object.report = Report { outcome, deletes_pods, ..Report::default() };
+        })
     }
 
     pub fn failed_job(self) -> Self {

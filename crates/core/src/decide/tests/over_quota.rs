@@ -145,6 +145,23 @@ fn it_is_looked_at_when_it_is_due_and_not_believed_of_a_watch() {
 }
 
 #[test]
+fn it_names_other_pod_sets_at_once_and_other_counts_never() {
+    let first = running(&[Running, Running, Running]).decide(12);
+    let four = running(&[Running; 4]).written(&first).decide(13);
+    assert_eq!((said(&four), four.events.len()), (said(&first), 0));
+    let mut other = running(&[Running, Running, Running]).written(&first);
+    let pods = &mut other.snapshot.pods;
+    pods.push(crate::snapshot::Pod { component: None, ..pods[1].clone() });
+    let decision = other.decide(13);
+    let both = format!("1 live pod belongs to no component; {}", said(&first));
+    assert_eq!((said(&decision), decision.events.len()), (both.as_str(), 0), "it was told");
+    let suspends = other.config(|config| {
+        config.admission.pods_over_quota.action = OverQuotaAction::Suspend;
+    });
+    assert_eq!(suspends.decide(13).actions, [Action::Suspend], "no write delays it");
+}
+
+#[test]
 fn it_ends_with_the_excess() {
     let world = running(&[Running, Running, Running]);
     let known = world.clone().written(&world.decide(12));

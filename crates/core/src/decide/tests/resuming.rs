@@ -62,6 +62,25 @@ fn what_exists_is_said_to_exist_where_another_cannot_be_created() {
     }
 }
 
+/// With a UID, the pods of the template count, and not those that the Go controller has counted and Kueue has admitted.
+#[test]
+fn what_the_go_controller_created_has_no_uid_before_its_deletion() {
+    let grace = 4 * 3600;
+    let world = given(Phase::Running).pods(&[PodPhase::Running; 2]).failed_job().retries(3);
+    let mut world =
+        world.limits(|limits| limits.deletion_on_failure_grace = Period::from_secs(grace));
+    let status = &mut world.snapshot.status.component_status[0];
+    status.uid = None;
+    let kind = condition::RESOURCES_DEPLOYED;
+    condition::set(&mut status.conditions, kind, true, "ComponentCreatedSuccessfully", "", at(0));
+    let uid = |world: &World| world.snapshot.status.component_status[0].uid.clone();
+    let decision = world.decide(21);
+    let failed = world.written(&decision);
+    assert_eq!((failed.snapshot.status.phase, uid(&failed)), (Phase::Failed, None));
+    let deleting = failed.settled(21 + i64::try_from(grace).unwrap());
+    assert_eq!(uid(&deleting).as_deref(), Some("job"));
+}
+
 #[test]
 fn pods_that_are_ignored_meanwhile_are_counted_and_told() {
     let rule =

@@ -129,6 +129,25 @@ fn an_attempt_avoids_suspects_as_the_configuration_says() {
 }
 
 #[test]
+fn other_nodes_are_required_only_where_that_leaves_room_with_all_else() {
+    let (prefer, require) = (SuspectEffect::Prefer, SuspectEffect::Require);
+    for (what, nodes, avoided, by_kueue, want) in [
+        ("a retry avoids none", &["a", "b", "c"][..], &[][..], false, require),
+        ("a retry avoids another", &["a", "b", "c"], &["b"], false, prefer),
+        ("there are more", &["a", "b", "c", "d"], &["b"], false, require),
+        ("a retry avoids the same", &["a", "b", "c"], &["a"], false, require),
+        ("Kueue assigns nodes", &["a", "b", "c"], &[], true, prefer),
+    ] {
+        let mut world = begins(SuspicionEffect::Require, &["a"], nodes);
+        world.snapshot.status.avoid_nodes = avoided.iter().map(|&name| name.to_owned()).collect();
+        world.snapshot.components[0].templates[0].placement.assigned_by_kueue = by_kueue;
+        let status = world.decide(5).status;
+        assert_eq!(status.suspect_nodes.map(|found| found.effect), Some(want), "{what}");
+        assert_eq!(status.avoid_nodes, avoided, "{what}");
+    }
+}
+
+#[test]
 fn the_next_attempt_forgets_those_of_the_last() {
     let mut world = begins(SuspicionEffect::Prefer, &[], &["a"]);
     let hostnames = vec!["old".to_owned()];

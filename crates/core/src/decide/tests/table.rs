@@ -8,8 +8,10 @@ use crate::decide::Decision;
 use crate::decide::VerdictAction::{self, Handle};
 use crate::plan::{Action, FreshRead, Orphan, Target};
 use crate::snapshot::lost::{Loss, Lost};
-use crate::snapshot::{CreationFailure, Expected, Outcome, Owner, Pod, PodPhase, Presence};
-use crate::tuning::Period;
+use crate::snapshot::{
+    CreationFailure, Expected, Object, Outcome, Owner, Pod, PodPhase, Presence, Undetermined,
+};
+use crate::tuning::{Limits, Period};
 
 use PodPhase::{Failed as FailedPod, Pending, Running as RunningPod, Succeeded as SucceededPod};
 
@@ -70,6 +72,16 @@ fn the_table_of_phases() {
         world
     };
     let stranger = || resuming().owner(Owner::Stranger("Deployment/d".into()));
+    let pausing = || {
+        let mut world = given(Phase::Suspended).suspended(false).with_finalizer();
+        world.snapshot.status.retry_after = Some(time(190));
+        world
+    };
+    let late = || Presence::Present(Object { uid: "late".into(), ..Object::default() });
+    let kept = || {
+        let grace = |limits: &mut Limits| limits.deletion_on_failure_grace = Period::from_secs(200);
+        given(Phase::Failed).since(|s| s.deleting = None).limits(grace)
+    };
     insta::assert_snapshot!(rows(vec![
         ("born suspended", Phase::Empty, empty().suspended(true), 1),
         ("born unsuspended, no finalizer", Phase::Empty, empty(), 1),
@@ -77,6 +89,9 @@ fn the_table_of_phases() {
         ("stays suspended", Phase::Suspended, given(Phase::Suspended), 1),
         ("unsuspended, no finalizer", Phase::Suspended, given(Phase::Suspended).suspended(false), 1),
         ("unsuspended", Phase::Suspended, given(Phase::Suspended).suspended(false).with_finalizer(), 1),
+        ("unsuspended, paused", Phase::Suspended, pausing(), 189),
+        ("… and something was created late", Phase::Suspended, pausing().presence(late()), 189),
+        ("unsuspended, pause over", Phase::Suspended, pausing(), 190),
         ("nothing created yet", Phase::Resuming, resuming().presence(Presence::Unseen), 1),
         ("everything created", Phase::Resuming, resuming(), 1),
         ("creation failed for good", Phase::Resuming, failing(fatal), 1),
@@ -108,6 +123,8 @@ fn the_table_of_phases() {
         ("suspending, not gone", Phase::Suspending, given(Phase::Suspending), 1),
         ("suspending, gone", Phase::Suspending, given(Phase::Suspending).gone(), 1),
         ("unsuspended while suspending", Phase::Suspending, given(Phase::Suspending).suspended(false), 1),
+        ("failed, kept", Phase::Failed, kept(), 199),
+        ("… and something was created late", Phase::Failed, kept().presence(late()), 199),
         ("failed, to be deleted", Phase::Failed, given(Phase::Failed), 1),
         ("failed, all gone", Phase::Failed, given(Phase::Failed).gone(), 1),
         ("succeeded, kept", Phase::Succeeded, given(Phase::Succeeded), 604_799),
@@ -122,6 +139,9 @@ fn the_table_of_phases() {
     stays suspended                              Suspended: None
     unsuspended, no finalizer                    Suspended: add-finalizer
     unsuspended                                  Suspended → Resuming
+    unsuspended, paused                          Suspended: Wait
+    … and something was created late             Suspended: delete
+    unsuspended, pause over                      Suspended → Resuming
     nothing created yet                          Resuming: create
     everything created                           Resuming → Running
     creation failed for good                     Resuming → Failed
@@ -153,6 +173,8 @@ fn the_table_of_phases() {
     suspending, not gone                         Suspending: delete
     suspending, gone                             Suspending → Suspended
     unsuspended while suspending                 Suspending: delete
+    failed, kept                                 Failed: Wait
+    … and something was created late             Failed: delete
     failed, to be deleted                        Failed: delete
     failed, all gone                             Failed: None
     succeeded, kept                              Succeeded: Wait
@@ -599,6 +621,40 @@ fn while_pods_are_left_only_the_component_is_read_again() {
         ),
     ] {
         assert_eq!(world.answered(FreshRead::Nothing).ask(1).ask, want, "{what}");
+    }
+}
+
+#[test]
+fn a_pod_that_delays_success_is_named_while_its_owner_is_unknown() {
+    let mut world = given(Phase::Running).pods(&[SucceededPod; 2]).says(Outcome::Succeeded);
+    let found = |names: &[&str]| {
+        let named = names.iter().map(|name| ((*name).to_owned(), "its owner is gone".to_owned()));
+        let (count, named) = (names.len(), named.collect());
+        Undetermined { count, live: count, named, ..Undetermined::default() }
+    };
+    let say = |decision: &Decision| {
+        let conditions = &decision.status.conditions;
+        let found = condition::find(conditions, condition::UNDETERMINED_PODS).unwrap();
+        let pods: String = found.message.split("Pod/").skip(1).map(|it| &it[..1]).collect();
+        let kind = condition::UNDETERMINED_PODS;
+        (pods, decision.events.iter().filter(|event| event.reason == kind).count())
+    };
+    world.snapshot.undetermined = found(&["x", "y"]);
+    let first = world.decide(10);
+    assert_eq!((first.next, say(&first)), (Phase::Running, ("xy".to_owned(), 1)));
+    let mut world = world.written(&first);
+    world.snapshot.blockers_named_at = Some(at(10));
+    for (names, second, want, events) in [
+        (&["x", "y"][..], 30, "xy", 0),
+        (&["w", "x", "y"], 30, "xy", 0),
+        (&["y"], 19, "xy", 0),
+        (&["y"], 20, "y", 1),
+    ] {
+        world.snapshot.undetermined = found(names);
+        let decision = world.decide(second);
+        assert_eq!(say(&decision), (want.to_owned(), events), "{names:?} {second}");
+        let is_due = want == "xy" && names.len() == 1;
+        assert!(!is_due || decision.requeue.is_some_and(|requeue| requeue <= at(20)));
     }
 }
 

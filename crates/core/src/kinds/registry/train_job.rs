@@ -14,7 +14,7 @@ use super::super::infer::pod_set;
 use super::super::node::Node;
 use super::super::status::{JobCounts, Object};
 use super::core::JOB_INDEX;
-use super::{End, Error, JOB, JOB_SET, Kind, Reference, Rules};
+use super::{End, Error, JOB, JOB_SET, Kind, LimitedMemory, Reference, Rules};
 use crate::api::{PodSet, keys};
 use crate::snapshot::{Expected, Report};
 
@@ -135,6 +135,21 @@ impl Rules for TrainJob {
         let place = place(number);
         let set = |index| PodSet { path: job_path(&place, index), ..PodSet::default() };
         (0..jobs.min(JOBS_MAX)).map(set).collect()
+    }
+
+    /// A patch has no resources: pods get them from `resourcesPerNode`, if one replicated Job alone has that container.
+    fn limited_memory(&self, template: &Value) -> Option<LimitedMemory> {
+        let mut patches = template["spec"]["runtimePatches"].as_array().into_iter().flatten();
+        let ours = patches.find(|patch| patch["manager"] == MANAGER)?;
+        let jobs = ours.pointer(JOBS).and_then(Value::as_array).into_iter().flatten();
+        let has_node = |job: &&Value| nodes(&job["template"]["spec"]).next().is_some();
+        let has_one = jobs.filter(has_node).count() == 1;
+        let has_resources = template["spec"]["trainer"]["resourcesPerNode"].is_object();
+        Some(LimitedMemory {
+            container: (has_one && has_resources).then_some(NODE),
+            why: "a TrainJob passes on only the memory of container node, in spec.trainer.resourcesPerNode, if one \
+                  replicated Job has it",
+        })
     }
 
     fn is_record_of(&self, stored: &Value, template: &Value) -> bool {
@@ -647,6 +662,34 @@ mod tests {
         );
         let requests = &made["spec"]["trainer"]["resourcesPerNode"]["requests"];
         assert_eq!(requests, &json!({"cpu": "1", "memory": "8Gi"}));
+    }
+
+    #[test]
+    fn memory_may_grow_only_where_it_reaches_the_pods() {
+        let torch = json!({"numNodes": 2, "torch": {}});
+        let launcher = json!({"mpi": {"runLauncherAsNode": true}});
+        let per_node = json!({"resourcesPerNode": {"requests": {"memory": "4Gi"}}});
+        let (stays, node) = ((vec![], true), (vec!["node"], false));
+        for (what, policy, trainer, container, want) in [
+            ("an initializer", &torch, &json!({}), "dataset-initializer", [&stays, &node]),
+            ("a launcher that is a node", &launcher, &per_node, "node", [&stays, &stays]),
+            ("no resources of a node", &json!(null), &json!({}), "i", [&stays, &stays]),
+            ("those of the TrainJob", &json!(null), &per_node, "i", [&stays, &node]),
+        ] {
+            let mut given = runtime(policy);
+            let job = &mut given["spec"]["template"]["spec"]["replicatedJobs"][0]["template"];
+            let memory = json!({"requests": {"memory": "1Gi"}});
+            job["spec"]["template"]["spec"]["containers"] =
+                json!([{"name": container, "resources": memory}]);
+            let recorded = record(&train_job(trainer), &given).expect("it is right");
+            let component = Component { template: recorded.template, ..Component::default() };
+            let found = kinds::templates(&component, &recorded.pod_sets, &[]);
+            for (found, want) in found.iter().zip(want) {
+                let names: Vec<_> = found.containers.iter().map(|one| one.name.as_str()).collect();
+                assert_eq!(&(names, found.memory_stays.is_some()), want, "{what}");
+            }
+            assert_eq!(found.len(), 2, "{what}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn life(name: &str, node: &str, seconds: [Option<i64>; 5], failed: bool) -> Life
     let [created, started, ended, deleting, gone] = seconds.map(|second| second.map(moment));
     Life {
         name: name.into(),
+        uid: format!("{name} on {node}"),
         pod_set: Some((0, 0)),
         node: Some(node.into()),
         created: created.unwrap_or_default(),
@@ -149,6 +150,13 @@ fn pods_of_one_name_share_a_row() {
     w-0: starting 10-15, running 15-100, failing 100-105, tearing down 105-130, starting 150-155, running 155-200
     w-1: starting 10-15, running 15-105, tearing down 105-130
     ");
+    for (uid, want) in [(Some("w-0 on node-1"), false), (Some("w-0 on node-2"), true), (None, true)]
+    {
+        let mut status = status.clone();
+        status["attempts"][0]["failure"]["podUID"] = json!(uid);
+        let row = &of(&status, &lives[..1], None, 200).pod_sets[0].rows[0];
+        assert_eq!(row.failed, want, "{uid:?}: only one of the pods of this name failed");
+    }
     let many: Vec<Life> = (0..2_000)
         .map(|n| life(&format!("w-{n}"), "n", [Some(10), None, None, None, None], n == 1_999))
         .collect();

@@ -20,6 +20,10 @@ pub fn running(components: &[&str]) -> World {
     in_phase(Phase::Running, components)
 }
 
+/// The kinds whose objects delete pods whatever these did, as `kinds::report` says.
+const DELETES_PODS: [&str; 5] =
+    ["Deployment", "JobSet", "LeaderWorkerSet", "StatefulSet", "TrainJob"];
+
 /// The same in any phase.
 pub fn in_phase(phase: Phase, components: &[&str]) -> World {
     let mut world = given(phase);
@@ -38,6 +42,7 @@ pub fn in_phase(phase: Phase, components: &[&str]) -> World {
         let mut of_it = status.clone();
         if let Presence::Present(object) = &mut one.presence {
             object.uid = format!("uid-{name}");
+            object.report.deletes_pods = DELETES_PODS.contains(&kind);
             if kind == "Pod" {
                 object.report.unreplaced.insert(0);
             }

@@ -70,6 +70,24 @@ fn a_refused_creation_ends_however_often_the_process_begins_anew() {
     ]);
     let done = created(begun.clone(), LAUNCHER).with(ready(LAUNCHER)).settled(1052);
     assert_eq!((is_told(&begun), is_told(&done)), (true, false), "it was created");
+    let no = || Some(CreationFailure { fatal: false, message: "no".into() });
+    let refused = first_of(&["Job/a:1", "Job/b:1"]).with(ready(0)).settled(1000);
+    let refused = refused.component(1, |b| b.creation = no()).settled(1001);
+    let is_ready = |world: World, ready: &str, second: i64| {
+        world.pod(0, |pod| pod.conditions[0].status = ready.into()).settled(second)
+    };
+    for (held, free) in [(1050, 1055), (1060, 1060)] {
+        let begun = refused.clone().component(1, |b| b.creation = None);
+        let held = is_ready(begun, "False", held);
+        assert!(is_told(&held), "it is still known as refused");
+        let again = is_ready(held, "True", free).component(1, |b| {
+            (b.creation, b.failing_since) = (no(), Some(at(free)));
+        });
+        check(vec![
+            ("an earlier step held it", again.clone(), 1060, "Deploy"),
+            ("… and its time is over", again, 1061, "Restart retryLimit 0 of 3"),
+        ]);
+    }
 }
 
 #[test]
@@ -313,6 +331,31 @@ fn what_else_is_waited_for_meanwhile_does_not_hide_it() {
         assert_eq!(is_named, what.starts_with("in the way"), "{what}: {message}");
         assert_eq!(world.decide(1060).next, Phase::Resetting, "{what}");
     }
+}
+
+#[test]
+fn what_else_failed_is_asked_about_where_a_creation_fails() {
+    let policies = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                    {targetComponents: [a], waitForComponentsStatus: Ready}]}\n\
+                    failurePolicy: {rules: [{action: FailAppWrapper, targetComponents: [c]}]}";
+    let never = "{override: true, rules: [{name: never, action: Fail, \
+                 onExitCodes: {operator: In, values: [74]}}]}";
+    let refused = |world: World| {
+        world.component(1, |component| {
+            component.creation = Some(CreationFailure { fatal: false, message: "no".into() });
+        })
+    };
+    let spoken =
+        || refused(beside(|_| {})).spec(policies).fails(2, "BackoffLimitExceeded", "", 1059);
+    let silent = refused(beside(|pod| *pod = failed(2).at(1055))).spec(policies).backoff(2, 0, 1);
+    let coded = refused(beside(|pod| *pod = failed(2).code(74).at(1059))).overriding("p", never);
+    let fails = "Fail failurePolicy/failurePolicyRule0#0";
+    check(vec![
+        ("a component failed", spoken(), 1059, fails),
+        ("… and the time of the other is over", spoken(), 1060, fails),
+        ("one may still say why it failed", silent, 1060, "Wait 1065"),
+        ("an overriding policy is about its pod", coded, 1060, "Fail retryPolicy/p/never#0"),
+    ]);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn a_pod_that_was_deleted_after_a_failure_has_no_say() {
     ]);
 }
 
-/// A `JobSet` starts again after a pod has failed: it deletes that one at once, and a sibling ends by SIGTERM later.
+/// A pod that failed is deleted at once, and a sibling ends by SIGTERM later.
 #[test]
 fn a_pod_that_was_deleted_after_a_failure_has_no_say_when_the_failed_one_is_gone() {
     let remove = |mut world: World| {
@@ -135,9 +135,13 @@ fn a_pod_that_was_deleted_after_a_failure_has_no_say_when_the_failed_one_is_gone
         world.snapshot.pods = vec![pod];
         world
     };
-    let job_set = || seen(retryable(&[1]));
+    let job = || seen(retryable(&[1]));
+    let job_set = || {
+        let set = running(&["JobSet/work:2"]);
+        seen(set.limits(|limits| limits.retryable_exit_codes = [1].into()))
+    };
     let again = {
-        let mut world = job_set();
+        let mut world = job();
         world.snapshot.pods.clear();
         world.ready(0, 2).settled(30)
     };
@@ -147,8 +151,9 @@ fn a_pod_that_was_deleted_after_a_failure_has_no_say_when_the_failed_one_is_gone
         world.object_of(0, |object| object.deletion_requested = Some(at(second)))
     };
     check(vec![
-        ("it had failed before", ends(job_set(), sibling()), 26, "None"),
-        ("… deleted before that", ends(job_set(), deleted(143, 15, 25)), 26, FAILS),
+        ("it had failed before", ends(job(), sibling()), 26, "None"),
+        ("… deleted before that", ends(job(), deleted(143, 15, 25)), 26, FAILS),
+        ("… of a JobSet", ends(job_set(), deleted(143, 15, 25)), 26, "None"),
         ("… and all run again", ends(again, deleted(143, 31, 35)), 36, FAILS),
         ("its Job is being deleted", going(retryable(&[1]).with(sibling())), 26, "None"),
         ("… it failed by itself", going(retryable(&[1]).with(deleted(3, 26, 25))), 26, FAILS),
@@ -182,6 +187,11 @@ fn the_code_of_a_pod_that_somebody_deletes_is_waited_for() {
     let asked = |world: World| world.limits(|limits| limits.terminal_exit_codes = [143].into());
     let behind = |world: World| world.pod(0, |pod| pod.created = Some(at(-100)));
     let policy = "{rules: [{name: r, action: Retry, onExitCodes: {operator: In, values: [143]}}]}";
+    let of_job_set = || {
+        let pod = going(20).snapshot.pods.remove(0);
+        let world = running(&["JobSet/work:1"]).with(pod).fails(0, "FailedJobs", "", 25);
+        asked(world.failed_job_of(0, "BackoffLimitExceeded", ""))
+    };
     let retried = "Restart retryPolicy/p/r#0 0 of 20";
     check(vec![
         ("its Job has failed", asked(going(20)), 25, "Wait 60"),
@@ -191,5 +201,6 @@ fn the_code_of_a_pod_that_somebody_deletes_is_waited_for() {
         ("… and gets it", ended().retry_policy("p", policy), 27, retried),
         ("nobody asks for it", going(20), 25, COUNTED),
         ("its Job has deleted it", asked(going(25)), 25, COUNTED),
+        ("the deleted pods of a JobSet are not judged", of_job_set(), 25, COUNTED),
     ]);
 }

@@ -1,7 +1,7 @@
 //! The first cause of several failures, whatever is seen first, and what is waited for before it is judged.
 
 use super::build::{check, container, failed, pod_of, ready, running, runs};
-use crate::api::condition::unhealthy;
+use crate::api::condition::{self, unhealthy};
 use crate::decide::tests::given::{World, at};
 use crate::snapshot::lost::{Loss, Lost};
 use crate::snapshot::{BackoffLimit, Expected, FailedJob, Node, Pod, PodCondition, PodPhase};
@@ -129,7 +129,12 @@ fn a_pod_fails_when_its_container_does_and_not_when_its_init_container_succeeded
 /// Jobs `workers`, a pod of which exits with 1 at second 20 and is replaced, and `ps`, the node of which is lost at
 /// second 25.
 fn beside_lost(state: Lost) -> World {
-    let mut world = running(&["Job/workers:1", "Job/ps:1"])
+    beside_lost_of("Job/workers:1", state)
+}
+
+/// The same with workers of any kind.
+fn beside_lost_of(workers: &str, state: Lost) -> World {
+    let mut world = running(&[workers, "Job/ps:1"])
         .with(failed(0).on("node-2"))
         .with(ready(1))
         .backoff(0, 6, 1)
@@ -158,6 +163,33 @@ fn a_pod_whose_node_may_come_back_decides_nothing_about_another_failure() {
         ("… and the node is gone for good", failed(gone(rule)), 26, by_rule),
         ("… and the pod is fatal", failed(away(fatal)), 26, COUNTED),
         ("… and its node is gone for good", failed(gone(fatal)), 26, "Fail podFailurePolicy#0"),
+    ]);
+}
+
+#[test]
+fn ignored_pods_decide_whatever_becomes_of_a_lost_node() {
+    let by_code =
+        "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [1]}}]}";
+    let rules = "podFailurePolicy: {rules: [{action: Ignore, targetComponents: [a], \
+                 onPodConditions: [{type: DisruptionTarget}]}]}\n\
+                 failurePolicy: {rules: [{action: RecreateComponent, targetComponents: [web]}]}";
+    let lost = |workers| beside_lost_of(workers, Lost::Unreachable).spec(by_code);
+    let pods = running(&["Pod/a:1", "Job/web:1"]).ready(0, 1).with(ready(1).on("node-2"));
+    let pods = pods.backoff(1, 0, 0).spec(rules).settled(2);
+    let mut both = pods.loses_node(Lost::Unreachable, 25);
+    let lost_for_good = Some(Loss { state: Lost::Deleted, since: Some(at(25)) });
+    both.snapshot.nodes.insert("node-2".into(), Node { lost: lost_for_good, ..Node::default() });
+    both.snapshot.mark_failed_pods();
+    let ignored = "RestartIgnoringLimit podFailurePolicy#0";
+    check(vec![
+        ("a Job failed", lost("Job/workers:1").fails(0, OVER, "", 26), 26, ignored),
+        ("a wrapped Pod failed", lost("Pod/workers:1"), 26, ignored),
+        (
+            "it is ignored itself",
+            both,
+            31,
+            "RecreateComponent failurePolicy/failurePolicyRule0#0 0 of 3",
+        ),
     ]);
 }
 
@@ -514,6 +546,24 @@ fn a_pod_on_a_deleted_node_is_dated_by_what_was_written_to_it() {
         ("… and it was to be evicted", world(&[by_kubelet, target]), 90, retry),
         ("nothing dates it", world(&[]), 90, "Fail retryPolicy/p"),
     ]);
+}
+
+#[test]
+fn pods_are_not_ready_while_a_failed_component_is_waited_for() {
+    let pod = disrupted(ready(0), 20);
+    let (requested, due) = (Some(at(20)), Some(at(50)));
+    let going = Pod { terminating: true, deletion_requested: requested, due_to_go: due, ..pod };
+    let world = running(&["Job/work:1"]).ready(0, 1).settled(2).pod_is(0, going);
+    let world = world.fails(0, OVER, "", 21);
+    for (what, world, said, reason) in [
+        ("its pod ends", world.clone().spec(IGNORE), "Wait 60", "InsufficientPodsReady"),
+        ("nothing is waited for", world, COUNTED, "Resetting"),
+    ] {
+        let conditions = world.decide(21).status.conditions;
+        let ready = condition::find(&conditions, condition::PODS_READY).unwrap();
+        let found = (world.says_at(21), ready.status.as_str(), ready.reason.as_str());
+        assert_eq!(found, (said.to_owned(), "False", reason), "{what}");
+    }
 }
 
 /// Job `a` beside Job `work`, which failed: its pod is in its grace period until second 50, and is waited for.

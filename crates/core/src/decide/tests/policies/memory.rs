@@ -171,6 +171,18 @@ fn with_a_prebuilt_workload_a_retry_has_the_memory_that_it_has() {
 }
 
 #[test]
+fn memory_that_does_not_reach_the_pods_stays_and_an_event_says_why() {
+    for (why, want) in [(None, false), (Some("the operator has its own"), true)] {
+        let world = job(None, None).component(0, |one| one.templates[0].memory_stays = why);
+        let decision = world.decide(25);
+        assert_eq!(said(&decision), "Restart retryPolicy/p/oom#0 0 of 20");
+        assert!(decision.status.pending_memory.is_empty());
+        let event = decision.events.iter().find(|event| event.reason == "MemoryNotGrown");
+        assert_eq!(event.is_some_and(|it| it.message.contains("has its own")), want, "{why:?}");
+    }
+}
+
+#[test]
 fn kueues_readmission_does_not_cut_the_delay_short() {
     let mut world = job(Some(32), Some(32));
     world.snapshot.queue_managed = true;

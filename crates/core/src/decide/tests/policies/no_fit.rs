@@ -155,6 +155,40 @@ fn only_with_a_queue_and_only_while_a_pod_finds_no_node() {
     assert_eq!(capped.says_at(20), "Wait 70");
 }
 
+/// A pod that was created at second 0 and has a node since a later one.
+fn placed(phase: PodPhase, component: usize, since: i64) -> Pod {
+    let pod = pod_of(component, phase).condition("PodScheduled", "True", "");
+    let conditions = pod.conditions.iter().cloned();
+    let conditions = conditions.map(|one| PodCondition { since: Some(at(since)), ..one }).collect();
+    Pod { conditions, ..pod }
+}
+
+#[test]
+fn the_warm_up_begins_when_pods_have_a_node() {
+    const LONG: &str = "onNoFit: {after: 10m, action: Hold}";
+    let fits = |spec: &str| unfit(spec).pod_is(1, placed(PodPhase::Pending, 0, 420));
+    let replaced = Pod { created: Some(at(200)), ..placed(PodPhase::Running, 0, 201) };
+    let replaced = unfit(LONG).pod_is(0, replaced).pod_is(1, placed(PodPhase::Pending, 0, 0));
+    let two = |b: Option<Pod>| {
+        let mut world = running(&["Job/a:1", "Job/b:1"]).spec(LONG).with(refused(10));
+        world.snapshot.queue_managed = true;
+        b.into_iter().fold(world, World::with)
+    };
+    let waits = || two(Some(placed(PodPhase::Pending, 1, 0)));
+    let runs = waits().pod_is(0, placed(PodPhase::Running, 0, 420));
+    check(vec![
+        ("it was refused for less than after", fits(LONG), 421, "Wait 780"),
+        ("… it was refused for longer", fits(HOLD), 421, "Wait 480"),
+        ("… onNoFit is not set", fits("failurePolicy: {maxRestarts: 1}"), 300, "Wait 360"),
+        ("a pod that was never refused", replaced, 300, "Wait 361"),
+        ("one of another pod set waits for it", waits(), 360, "Wait 610"),
+        ("… until after is over", waits(), 610, "Hold"),
+        ("… until it runs", runs, 426, "Wait 780"),
+        ("one of another pod set is missing", two(None), 119, "Wait 120"),
+        ("… for too long", two(None), 120, "Restart retryLimit 0 of 3"),
+    ]);
+}
+
 #[test]
 fn an_overriding_policy_is_asked_before_on_no_fit() {
     let policy = |action: &str| {

@@ -10,8 +10,16 @@ use crate::snapshot::workload::{Workload, WorkloadRead};
 use crate::snapshot::{Node, Pod, PodCondition, PodPhase};
 use crate::tuning::Period;
 
+const IGNORE: &str = "podFailurePolicy: {rules: [\
+    {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+
 /// A Job of two pods; one was deleted with its node at second 20, and the Job replaces it.
 fn evicted(reason: &str) -> World {
+    evicted_among(&["Job/work:2"], reason)
+}
+
+/// The same, and other components.
+fn evicted_among(components: &[&str], reason: &str) -> World {
     let target = PodCondition {
         kind: "DisruptionTarget".into(),
         status: "True".into(),
@@ -20,7 +28,7 @@ fn evicted(reason: &str) -> World {
     };
     let pod = failed(0).code(137);
     let pod = Pod { conditions: vec![target], ..pod };
-    let mut world = running(&["Job/work:2"]).with(ready(0)).with(pod);
+    let mut world = running(components).with(ready(0)).with(pod);
     world.snapshot.queue_managed = true;
     world.snapshot.replaces_failed_nodes = true;
     world
@@ -30,6 +38,14 @@ fn replacing(mut world: World, nodes: &[&str]) -> World {
     let unhealthy_nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
     world.snapshot.workload =
         WorkloadRead::Found(Workload { unhealthy_nodes, ..Workload::default() });
+    world
+}
+
+/// Kueue replaces the node, and evicts at second 1800.
+fn held(world: World) -> World {
+    let mut world = replacing(world, &["node-1"]);
+    let timeout = Period::from_secs(1800);
+    world.snapshot.wait_for_pods_ready = Some(WaitForPodsReady { timeout, recovery_timeout: None });
     world
 }
 
@@ -115,6 +131,47 @@ fn a_failure_that_nothing_replaces_does_not_wait() {
     let world = replacing(evicted("DeletionByTaintManager"), &["node-1"]);
     let decision = world.fails(0, "BackoffLimitExceeded", "", 20).decide(80);
     assert_eq!(decision.next, Phase::Resetting);
+}
+
+#[test]
+fn a_failure_that_kueue_does_not_make_up_for_is_decided_about() {
+    let lost = |components: &[&str]| held(evicted_among(components, "DeletionByTaintManager"));
+    let pod = |second| lost(&["Job/work:2", "Pod/b:1"]).with(failed(1).at(second).on("node-2"));
+    let crashed = || failed(0).code(1).at(22).on("node-2");
+    let waiting = || pod_of(1, PodPhase::Pending);
+    let refused = waiting().condition("PodScheduled", "False", "Unschedulable");
+    let no_fit = "onNoFit: {after: 2m, action: Hold}";
+    for (what, world, due) in [
+        ("a wrapped Pod", pod(25), 85),
+        ("… that failed first", pod(15), 75),
+        ("a pod of the Job that nothing replaced", lost(&["Job/work:2"]).pod_is(0, crashed()), 82),
+        ("… and that was replaced", lost(&["Job/work:2"]).with(crashed()), 1800),
+        ("a pod does not run", lost(&["Job/work:2", "Job/b:1"]).with(waiting()), 360),
+        ("… and finds no node", lost(&["Job/work:2", "Job/b:1"]).with(refused).spec(no_fit), 120),
+    ] {
+        assert_eq!(world.decide(due - 1).next, Phase::Running, "{what}");
+        assert_eq!(world.decide(due).next, Phase::Resetting, "{what}");
+    }
+    let waits = pod(25).decide(80);
+    assert_eq!((waits.verdict.deadline, waits.requeue), (Some(at(85)), Some(at(85))));
+}
+
+#[test]
+fn a_pod_that_is_ignored_waits_for_kueue_as_any_other() {
+    let lost = || evicted("DeletionByTaintManager");
+    for (what, world, counted) in [("a failure", lost(), 1), ("ignored", lost().spec(IGNORE), 0)] {
+        let world = held(world);
+        assert_eq!(world.decide(380).next, Phase::Running, "{what}: its time without Kueue");
+        assert_eq!(world.decide(1799).next, Phase::Running, "{what}");
+        let ended = world.decide(1800);
+        let found = (ended.next, ended.status.resetting_count);
+        assert_eq!(found, (Phase::Resetting, counted), "{what}");
+    }
+    let alone = replacing(lost().spec(IGNORE), &[]);
+    assert_eq!(alone.decide(379).next, Phase::Running);
+    let ended = alone.decide(380);
+    assert_eq!((ended.next, ended.status.resetting_count), (Phase::Resetting, 0));
+    assert_eq!(ended.status.uncounted_restarts, 1);
 }
 
 #[test]

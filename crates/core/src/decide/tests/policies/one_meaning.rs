@@ -265,15 +265,12 @@ fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
         "Fail retryPolicy/p/r#0",
     )]);
     for kind in ["PyTorchJob/work:1", "JobSet/work:1"] {
+        let is_set = kind.starts_with("JobSet"); // it deletes pods whatever they did
         let silent = || {
             let world = running(&[kind]).with(failed(0)).retry_policy("p", policy);
             world.object_of(0, |object| {
                 let Report { perhaps_unreplaced, replaced_by_exit_code, .. } = &mut object.report;
-                let set = if kind.starts_with("JobSet") {
-                    perhaps_unreplaced
-                } else {
-                    replaced_by_exit_code
-                };
+                let set = if is_set { perhaps_unreplaced } else { replaced_by_exit_code };
                 set.insert(0);
             })
         };
@@ -298,7 +295,12 @@ fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
             ),
             ("… and it does not speak", silent().spec(rule), 30, "Fail retryPolicy/p/r#0"),
             ("… and it replaces the pod", removed(20), 20, "Fail retryPolicy/p/r#0"),
-            ("… but the pod did not end before", removed(19), 20, "Wait 30"),
+            (
+                "… but the pod did not end before",
+                removed(19),
+                20,
+                if is_set { "None" } else { "Wait 30" },
+            ),
             ("… but nothing says when it ended", ended_some_time, 20, "Wait 30"),
             ("no rule is about what it says", silent(), 20, "Fail retryPolicy/p/r#0"),
             ("it is not known that nothing replaces it", restarts, 21, "Wait 380"),
@@ -396,6 +398,21 @@ fn an_overriding_policy_is_asked_also_where_a_component_is_missing() {
 }
 
 #[test]
+fn an_overriding_policy_is_asked_about_what_failed_before() {
+    let policy = "{override: true, defaultAction: Retry, rules: [\
+        {name: never, action: Fail, onExitCodes: {operator: In, values: [74]}}]}";
+    let world = |other: i64, own: i64| {
+        let world = running(&["Job/work:1", "Job/b:1"]).with(failed(0).code(74).at(other));
+        let world = world.with(failed(1).at(own)).overriding("p", policy);
+        world.component(1, |it| it.presence = Presence::Absent)
+    };
+    check(vec![
+        ("a pod of another failed first", world(20, 25), 30, "Fail retryPolicy/p/never#0"),
+        ("its own pod failed first", world(25, 20), 30, "Restart retryPolicy/p 0 of 20"),
+    ]);
+}
+
+#[test]
 fn uncounted_restarts_have_a_limit() {
     let world = |used: i32, most: i32| {
         let world = running(&["Job/work:1"]).fails(0, "BackoffLimitExceeded", "", 20).spec(FREE);
@@ -431,12 +448,14 @@ fn a_component_can_be_recreated_uncounted() {
     )]);
     let status = &decision.status;
     assert_eq!((status.resetting_count, status.uncounted_restarts), (3, 1));
+    assert_eq!(decision.verdict.retry_after_seconds, Some(90));
     // it pauses once everything of the component is gone
     let going = failed.written(&decision);
     let gone = going.component(0, |component| component.presence = Presence::Absent);
     let gone = gone.answered(FreshRead::Gone).settled(25);
     assert_eq!(gone.snapshot.status.retry_after.as_ref().map(|time| time.0), Some(at(115)));
     assert_eq!(gone.says_at(114), "Wait 115");
+    assert_eq!(gone.decide(114).verdict.retry_after_seconds, Some(1));
     assert_eq!(gone.says_at(115), "Deploy");
 }
 

@@ -52,6 +52,11 @@ fn percent(second: i64, percent: i64) -> Report {
     Report::new(at(second), Values { percent: Some(percent), ..Values::default() }).unwrap()
 }
 
+/// A message that only says that its pod works.
+fn sign_of_life(second: i64) -> Report {
+    Report::new(at(second), Values::default()).unwrap()
+}
+
 impl World {
     /// A pod reports.
     fn reports(self, pod: usize, report: Report) -> Self {
@@ -158,13 +163,19 @@ fn a_clock_that_is_ahead_does_not_stop_the_guard() {
     check(vec![
         ("a little ahead: as if it came now", world(160), 100, "None"),
         ("… and counts from its time later", world(160), 760, restart),
-        ("far ahead: no report", world(1_000_000), 1200, restart),
+        ("more than an hour ahead: as if it came now", world(5000), 1200, "None"),
+        ("… and counts from its time later", world(5000), 5600, restart),
+        ("days ahead: no report", world(1_000_000), 1200, restart),
     ]);
-    let far = ready(0).spec(STALL).reports(0, step(5000, 1));
-    assert_eq!(far.ask(100).requeue, Some(at(4940)), "it counts from then on");
-    let flaws = far.known(100).unwrap().flaws;
-    let want = "pod work-0: annotation workload.codeflare.dev/progress: at: ";
-    assert!(flaws[0].starts_with(want) && flaws[0].contains("is in the future"), "{flaws:?}");
+    let far = ready(0).spec(STALL).reports(0, step(100_000, 1));
+    assert_eq!(far.ask(100).requeue, Some(at(13_600)), "it counts from then on");
+    assert_eq!(world(160).known(100).unwrap().flaws, [""; 0]);
+    for (world, so) in [(far, "the report is ignored"), (world(5000), "counts as made now")] {
+        let flaws = world.known(100).unwrap().flaws;
+        let want = "pod work-0: annotation workload.codeflare.dev/progress: at: ";
+        assert!(flaws[0].starts_with(want) && flaws[0].contains("is in the future"), "{flaws:?}");
+        assert!(flaws[0].ends_with(so), "{flaws:?}");
+    }
     let malformed = ready(0).spec(STALL).pod(0, |pod| pod.progress = Some(parse("{}")));
     assert_eq!(malformed.known(0).unwrap().flaws.len(), 1);
     check(vec![("what cannot be read is no report", malformed, 1_000_000, "None")]);
@@ -175,6 +186,7 @@ fn nothing_is_a_hang_that_is_done_or_that_other_deadlines_are_about() {
     let late = 5000;
     let on = || ready(0).spec(BOTH).reports(0, step(100, 1)).reports(1, step(100, 1));
     let done = |world: World, index: usize| world.pod(index, |pod| pod.phase = PodPhase::Succeeded);
+    let all_done = || on().reports(1, percent(200, 100));
     check(vec![
         ("succeeded in the same look", done(done(on().succeeds(0), 0), 1), late, "Succeed"),
         ("the Job has succeeded, a pod goes on", on().succeeds(0), late, "None"),
@@ -188,7 +200,10 @@ fn nothing_is_a_hang_that_is_done_or_that_other_deadlines_are_about() {
             late,
             "None",
         ),
-        ("all is done", on().reports(1, percent(200, 100)), late, "None"),
+        ("all is done", all_done(), late, "None"),
+        ("all is done, the other works", all_done().reports(0, sign_of_life(300)), late, "None"),
+        ("not all is done by another", all_done().reports(0, percent(300, 99)), late, RESTART),
+        ("only its own part is done", done(all_done(), 1).reports(0, step(300, 2)), late, RESTART),
         ("not yet", on().reports(1, percent(200, 99)), late, "Restart retryLimit 0 of 3"),
         ("it is suspended", on().suspended(true), late, "Delete"),
         ("it is deleted", on().deleted(), late, "Delete"),
@@ -393,6 +408,12 @@ fn attempts_without_a_newer_step_stop() {
         ("a newer step", at_step(&[Some(5)], 6), 700, restart),
         ("no newer step, once", at_step(&[Some(4), Some(5)], 5), 700, restart),
         ("no newer step, twice", at_step(&[Some(5), Some(5)], 5), 700, stop),
+        (
+            "a newer step, and later another pod says that it works",
+            at_step(&[Some(5), Some(5)], 6).reports(1, sign_of_life(150)),
+            750,
+            restart,
+        ),
         ("attempts without a report", at_step(&[Some(5), None], 4), 700, stop),
         ("an attempt without a report", after(&[Some(5), None], silent(spec)), 20, stop),
     ]);

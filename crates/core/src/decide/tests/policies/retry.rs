@@ -238,19 +238,30 @@ fn a_retry_counts_its_rule_and_the_total_and_nothing_else() {
 
 #[test]
 fn missing_policies_are_told_and_the_others_apply() {
-    let world = job(137).missing_policy("gone").retry_policy("p", RETRY_137);
+    let world = job(137).missing_policy("gone").missing_policy("lost").retry_policy("p", RETRY_137);
     let decision = world.decide(25);
     assert_eq!(super::build::said(&decision), "Restart retryPolicy/p/killed#0 0 of 20");
     assert!(decision.verdict.message.contains("RetryPolicy gone"), "{}", decision.verdict.message);
     assert!(decision.events.iter().any(|event| event.reason == condition::POLICY_NOT_FOUND));
     assert!(condition::is_true(&decision.status.conditions, condition::POLICY_NOT_FOUND));
+    let told = |world: &World, second| {
+        let decision = world.decide(second);
+        let found = condition::find(&decision.status.conditions, condition::POLICY_NOT_FOUND);
+        let message = found.map(|found| found.message.clone()).unwrap_or_default();
+        let is_told = decision.events.iter().any(|it| it.reason == condition::POLICY_NOT_FOUND);
+        (message, is_told)
+    };
+    let both = "RetryPolicy gone does not exist; RetryPolicy lost does not exist".to_owned();
     let mut found = world.written(&decision);
-    assert!(
-        !found.decide(26).events.iter().any(|e| e.reason == condition::POLICY_NOT_FOUND),
-        "the event comes once"
-    );
-    found.snapshot.retry.unusable.clear();
+    assert_eq!(told(&found, 26), (both, false), "the event comes once");
+    found.snapshot.retry.unusable.pop();
+    let one = "RetryPolicy gone does not exist".to_owned();
+    assert_eq!(told(&found, 27), (one.clone(), true), "the other is there");
     let decision = found.decide(27);
+    let mut found = found.written(&decision);
+    assert_eq!(told(&found, 28), (one, false));
+    found.snapshot.retry.unusable.clear();
+    let decision = found.decide(29);
     assert!(!condition::is_true(&decision.status.conditions, condition::POLICY_NOT_FOUND));
 }
 

@@ -104,6 +104,24 @@ fn it_is_left_out_with_an_event_where_no_other_node_could_ever_take_the_pod() {
 }
 
 #[test]
+fn a_node_that_the_gang_needs_is_not_avoided() {
+    let names = [("first", "first"), ("late", "late"), ("more", "more")];
+    for (nodes, cpu, want) in [
+        (2, 1.0, &[][..]), // one pod fits on the other node, and two do not
+        (2, 0.5, &["first"]),
+        (3, 1.0, &["first"]),
+    ] {
+        let mut world = sites(job().retry_policy("p", AVOID), &names[..nodes]);
+        let so_much = |cpu: f64| [("cpu".to_owned(), cpu)].into();
+        for site in &mut world.snapshot.sites {
+            Arc::make_mut(site).allocatable = so_much(1.0);
+        }
+        world.snapshot.components[0].templates[0].placement.requests = so_much(cpu);
+        assert_eq!(avoided(&world), want, "two pods of {cpu} on {nodes} nodes");
+    }
+}
+
+#[test]
 fn what_is_avoided_is_asked_again_when_the_next_attempt_begins() {
     for (nodes, want) in [
         (&[][..], &["host-1"][..]), // they are not known

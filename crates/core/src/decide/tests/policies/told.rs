@@ -68,6 +68,10 @@ fn there_is_one_verdict_whatever_comes_first() {
     let counted = (Handle(AttemptAction::Restart), "retryLimit".to_owned());
     let ignored = (Handle(AttemptAction::RestartIgnoringLimit), "podFailurePolicy".to_owned());
     let with_node = |state| failed_job().loses_node(state, 22);
+    let late = running(&["Job/work:1"]).with(ready(0)).fails(0, "BackoffLimitExceeded", "", 21);
+    let late = late.loses_node(Lost::Deleted, 22).spec(FREE);
+    let late =
+        late.retry_policy("p", "{rules: [{name: lost, action: Fail, onConditions: [NodeLost]}]}");
     let rows: Vec<(&str, World, _)> = vec![
         ("the Job's own rule", failed_job().spec(FREE).retry_policy("p", FAIL), &free),
         ("… and the pod is deleted at once", deleted().spec(FREE).retry_policy("p", FAIL), &free),
@@ -80,6 +84,7 @@ fn there_is_one_verdict_whatever_comes_first() {
         ),
         ("and its node is lost", with_node(Lost::Unreachable).spec(FREE), &free),
         ("… for good", with_node(Lost::Deleted).spec(FREE).retry_policy("p", FAIL), &free),
+        ("the node of a pod that runs is lost after its Job has failed", late, &free),
         ("a replacement was there before the pod ended", evicted(), &ignored),
     ];
     for (what, world, want) in rows {
