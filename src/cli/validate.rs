@@ -42,8 +42,11 @@ pub(super) struct Args {
 struct FileReport {
     valid: bool,
     objects: Vec<Checked>,
-    /// The checks that need a cluster, or the configuration of the controller.
-    skipped: Vec<&'static str>,
+    /// The checks that need a cluster.
+    skipped: &'static [&'static str],
+    /// What else is worth knowing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     /// Objects of other kinds, which nobody checked.
     #[serde(rename = "notChecked", serialize_with = "named")]
     others: Vec<Document>,
@@ -120,8 +123,8 @@ pub fn validated_file(bytes: &[u8], config: &Config) -> (String, String) {
 
 /// What is said of documents, by the default configuration where none is given.
 fn answer(documents: Vec<Result<Document, Flaw>>, config: Option<&Config>) -> FileReport {
-    let skipped = validate::SKIPPED.iter().copied();
-    let skipped = skipped.chain(config.is_none().then_some(ASSUMED)).collect();
+    let assumed = || format!("{ASSUMED}; to use that: --config FILE");
+    let notes = config.is_none().then(assumed).into_iter().collect();
     let default = Config::default();
     let config = config.unwrap_or(&default);
     let (mut objects, mut others) = (vec![], vec![]);
@@ -143,7 +146,7 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: Option<&Config>) -> Fi
         }
     }
     let valid = objects.iter().all(|object| object.valid);
-    FileReport { valid, objects, skipped, others }
+    FileReport { valid, objects, skipped: validate::SKIPPED, notes, others }
 }
 
 /// What is wrong with a kind that our API group does not have.
@@ -241,8 +244,11 @@ fn text(answer: &FileReport, colours: bool) -> Page {
     let colour = if answer.valid { Colour::Green } else { Colour::Red };
     let summary = (format!("{valid} valid, {invalid} invalid"), Some(colour));
     page.spans(&[summary, ("; not checked without a cluster:".to_owned(), None)], colours);
-    for skipped in &answer.skipped {
+    for skipped in answer.skipped {
         page.line(&format!("  {}", skipped.replace("kubectl aw", program())));
+    }
+    for note in &answer.notes {
+        page.line(&format!("note: {note}"));
     }
     page
 }
@@ -315,10 +321,13 @@ spec:
         for (config, want) in [(None, true), (Some(&Config::default()), false)] {
             let answer = given_with(GOOD, config);
             let said = text(&answer, false).to_string();
-            assert_eq!(said.contains("\n  assuming the default configuration: "), want, "{said}");
+            let note = "assuming the default configuration: the files do not contain that of the \
+                        controller; to use that: --config FILE";
+            assert_eq!(said.ends_with(&format!("\nnote: {note}\n")), want, "{said}");
+            assert_eq!(said.matches("assuming").count(), usize::from(want), "{said}");
             let json = serde_json::to_value(&answer).unwrap();
-            let skipped = json["skipped"].as_array().unwrap();
-            assert_eq!(skipped.contains(&ASSUMED.into()), want, "{skipped:?}");
+            assert_eq!(json["skipped"], json!(validate::SKIPPED));
+            assert_eq!(json.get("notes"), want.then(|| json!([note])).as_ref());
         }
     }
 

@@ -374,9 +374,9 @@ fn every_value_of_the_chart_has_a_type_and_is_used() {
         let used = |end: char| templates.contains(&format!(".Values.{name}{end}"));
         assert!(used(' ') || used(')'), "no template has {name}");
     }
-    // of a chart that has this one as a part
+    // of a chart that has this one as a dependency: `condition: appwrapper.enabled`
     let others: Vec<&String> = types.keys().filter(|name| values[*name].is_null()).collect();
-    assert_eq!(others, ["global"]);
+    assert_eq!(others, ["enabled", "global"]);
 }
 
 #[test]

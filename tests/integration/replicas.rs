@@ -280,11 +280,12 @@ fn a_standby_that_was_cut_off_for_a_while_leads_with_what_is_true() {
 }
 
 /// Runs the program with an API server that does not answer, until it ends; where `is_asked`, it is asked to end once it says
-/// that it connects. Returns its exit code, and the message of each line of its log.
+/// that it connects. `filter` is `RUST_LOG`. Returns its exit code, and the message of each line of its log.
 fn run_at(
     server: SocketAddr,
     config: &str,
     arguments: &[&str],
+    filter: Option<&str>,
     is_asked: bool,
 ) -> (Option<i32>, Vec<String>) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-api-server");
@@ -304,6 +305,7 @@ fn run_at(
     let mut command = Command::new(env!("CARGO_BIN_EXE_appwrapper"));
     command.args(["run", "--log-json", "--kubeconfig"]).arg(kubeconfig);
     command.arg("--config").arg(config).args(arguments).env_remove("RUST_LOG");
+    command.envs(filter.map(|filter| ("RUST_LOG", filter)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("it starts");
     let output = BufReader::new(process.stderr.take().expect("it is piped"));
@@ -338,9 +340,14 @@ fn why_a_replica_ends_before_it_works_is_a_line_of_json() {
         (closed_at, "{}", &[], false, 3, [connects, &refused]),
         (closed_at, "a: 1\nb: 2", &[], false, 2, ["a: Invalid value", "\nb: Invalid value"]),
     ] {
-        let (found, said) = run_at(server, config, arguments, is_asked);
+        let (found, said) = run_at(server, config, arguments, None, is_asked);
         assert_eq!(found, Some(code), "{said:?}");
         let all = said.join("\n");
         assert!(want.iter().all(|text| all.contains(text)), "{said:?}");
+    }
+    for filter in ["appwrapper_controller=debug", "appwrapper::controller=debug", "off"] {
+        let (found, said) = run_at(closed_at, "{}", &[], Some(filter), false);
+        let last = said.last().cloned().unwrap_or_default();
+        assert!(found == Some(3) && last.contains(&refused), "{filter}: {said:?}");
     }
 }

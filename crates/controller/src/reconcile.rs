@@ -102,11 +102,10 @@ impl Error {
 
     /// The API server refused a call, for good or for now.
     fn is_refused(&self) -> bool {
-        let code = match self {
-            Self::Act(error) => error.code(),
-            Self::Observe(error) => error.code(),
-        };
-        matches!(code, Some(403 | 422))
+        match self {
+            Self::Act(error) => error.is_rejected_for_good() || error.is_refused_for_now(),
+            Self::Observe(error) => error.refusal().is_some(),
+        }
     }
 
     /// The API server refused a call, and may take it a moment later.

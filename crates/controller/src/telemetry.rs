@@ -29,6 +29,12 @@ pub fn init(json: bool) {
     }
 }
 
+/// Logs as JSON whatever `RUST_LOG` leaves out of errors: why the process ends.
+pub fn unfiltered(log: impl FnOnce()) {
+    let logs = subscriber(true, EnvFilter::new("error"), false, std::io::stderr);
+    tracing::subscriber::with_default(logs, log);
+}
+
 /// The filter of the environment, or the default one; and what is wrong with the former, where it is set.
 fn filter(read: Result<EnvFilter, FromEnvError>) -> (EnvFilter, Option<String>) {
     let error = match read {
@@ -109,7 +115,7 @@ pub(crate) fn count_lines()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Write;
     use std::sync::{Arc, Mutex, PoisonError};
 
@@ -119,7 +125,22 @@ mod tests {
     use crate::observe::cached_appwrapper::CachedAppWrapper;
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Lines {
+        pub(crate) fn text(&self) -> String {
+            let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            String::from_utf8(bytes).unwrap()
+        }
+    }
+
+    /// Keeps the lines that this thread logs, until the guard is dropped.
+    pub(crate) fn keep_lines() -> (Lines, tracing::subscriber::DefaultGuard) {
+        let lines = Lines::default();
+        let sink = lines.clone();
+        let logs = subscriber(false, EnvFilter::new("info"), false, move || sink.clone());
+        (lines, tracing::subscriber::set_default(logs))
+    }
 
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -168,6 +168,12 @@ impl Report {
         Self { at, values: Values { percent, step, eta: new.eta, checkpoint }, checkpoint_at }
     }
 
+    /// This message with a later time, where it is of an earlier one.
+    #[must_use]
+    pub fn no_earlier_than(self, moment: Option<Timestamp>) -> Self {
+        Self { at: moment.map_or(self.at, |moment| moment.max(self.at)), ..self }
+    }
+
     /// The annotation: compact JSON of at most [`BYTES_MAX`] bytes, which [`parse`] reads back.
     #[must_use]
     pub fn render(&self) -> String {

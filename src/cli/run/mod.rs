@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         Ok(()) => Ok(DONE),
         // a line of the log is a JSON object, also the last one
         Err(error) if args.log_json => {
-            tracing::error!("{error}");
+            telemetry::unfiltered(|| tracing::error!("{error}"));
             Ok(error.code())
         }
         Err(error) => Err(error),

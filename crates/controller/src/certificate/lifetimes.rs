@@ -15,20 +15,22 @@ const SKEW_MAX: Duration = Duration::from_hours(24);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     life: Duration,
+    /// Clients learn the authority once: who replaces it cuts them off.
+    is_learned_once: bool,
 }
 
 impl Lifetimes {
     /// Generations that live so long; at least 12 s. Everything else is in proportion.
     #[must_use]
     pub fn of(life: Duration) -> Self {
-        Self { life: life.max(LIFE_MIN) }
+        Self { life: life.max(LIFE_MIN), is_learned_once: false }
     }
 
     /// For a certificate whose authority clients learn once, and many of which live long: 10 years. A client
     /// that began before a renewal trusts nothing that comes after it.
     #[must_use]
     pub fn of_pods() -> Self {
-        Self::of(Duration::from_hours(10 * 365 * 24))
+        Self { is_learned_once: true, ..Self::of(Duration::from_hours(10 * 365 * 24)) }
     }
 
     /// For how long the authorities of two generations are trusted side by side before the second comes
@@ -47,10 +49,10 @@ impl Lifetimes {
 
     /// Whether a generation that is valid from then on is of no use yet, since the clock that it was made by was ahead. If it
     /// was ahead by more than a quarter of the life, either clock may be wrong, and what is made by one is soon of no use for
-    /// the other: then the generation stays.
+    /// the other: then the generation stays. So does one whose authority clients learn once.
     #[must_use]
     pub fn is_early(self, from: Timestamp, now: Timestamp) -> bool {
-        now < from && from < after(now, self.life / 4)
+        !self.is_learned_once && now < from && from < after(now, self.life / 4)
     }
 
     /// When the next generation is made, of one that is valid until then: at two thirds of its life.

@@ -195,7 +195,7 @@ impl Gauges {
             ),
             stuck: plain_gauge(
                 "appwrapper_stuck_deletions",
-                "AppWrappers in forceful deletion, or with a component in it, or waiting for pods whose owner cannot be determined.",
+                "AppWrappers in forceful deletion, or with a component in it, or whose deletion or success waits for pods whose owner cannot be determined.",
             ),
             over_quota: plain_gauge(
                 "appwrapper_pods_over_quota",

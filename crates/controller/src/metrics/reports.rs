@@ -17,7 +17,9 @@ pub enum Reported {
     NotFound,
     /// The body is not as the protocol says.
     Malformed,
-    /// Too many.
+    /// More than a pod, a namespace or a peer may send.
+    Limited,
+    /// Too many of all together.
     Overloaded,
     /// The API server could not be asked.
     Unavailable,
@@ -46,6 +48,7 @@ impl Reported {
             Self::Forbidden => "forbidden",
             Self::NotFound => "notFound",
             Self::Malformed => "malformed",
+            Self::Limited => "limited",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
             Self::Error => "error",

@@ -7,9 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::NONE;
 use super::names::OTHER;
-use crate::api::{AppWrapperStatus, Attempt, UsageSeconds, UsageState};
+use crate::api::{AppWrapperStatus, Attempt, Category, UsageSeconds, UsageState};
 use crate::config::FailureCategory;
-use crate::decide::policy::category::Category;
 use crate::decide::usage::{released, settled};
 use crate::snapshot::place::Site;
 

@@ -36,8 +36,9 @@ pub struct Summary {
     pub holds_quota: bool,
     /// It holds quota, or has held it.
     pub was_admitted: bool,
-    /// Its deletion, or that of one component, is being forced, or waits for pods whose owner cannot be determined.
-    pub is_deletion_stuck: bool,
+    /// Its deletion, or that of one component, is being forced; or that, or its success, waits for pods whose owner cannot be
+    /// determined.
+    pub is_stuck: bool,
     /// More pods live than it declares.
     pub is_over_quota: bool,
     /// Since when its quota is used for nothing, as far as its status says that.
@@ -93,7 +94,8 @@ impl Summary {
             is_flawed: false,
             holds_quota,
             was_admitted: holds_quota || !status.attempts.is_empty(),
-            is_deletion_stuck: all_conditions.any(|it| condition::is_deletion_stuck(it)),
+            is_stuck: all_conditions.any(|it| condition::is_deletion_stuck(it))
+                || condition::is_true(conditions, condition::UNDETERMINED_PODS),
             is_over_quota: condition::is_true(conditions, condition::PODS_OVER_QUOTA),
             idle_since: status.usage.as_ref().and_then(idle_since),
             forceful_deletion_grace: grace.and_then(|text| text.parse().ok()),
@@ -148,8 +150,15 @@ mod tests {
             for status in [of_all, of_component] {
                 let wrapper =
                     Wrapper::new(&ObjectMeta::default(), AppWrapperSpec::default(), status);
-                assert_eq!(Summary::of(&wrapper).is_deletion_stuck, want, "{is_true} {reason}");
+                assert_eq!(Summary::of(&wrapper).is_stuck, want, "{is_true} {reason}");
             }
+        }
+        for holds in [true, false] {
+            let mut status = AppWrapperStatus::default();
+            let (kind, now) = (condition::UNDETERMINED_PODS, Timestamp::UNIX_EPOCH);
+            condition::set(&mut status.conditions, kind, holds, "OwnerUnknown", "", now);
+            let wrapper = Wrapper::new(&ObjectMeta::default(), AppWrapperSpec::default(), status);
+            assert_eq!(Summary::of(&wrapper).is_stuck, holds, "its success is held back");
         }
     }
 

@@ -59,6 +59,8 @@ pub use message::{Malformed, read};
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 /// The longest time for an answer. The client of Transformers waits 5 s.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
+/// The longest time in which a body arrives: the pod's own delay does not count as one of the API server.
+const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 /// The reports of one pod: clients send one every 5 s, and some at once at the beginning and at the end.
 const OF_POD: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 /// Those of all pods of a namespace.
@@ -224,9 +226,9 @@ impl Desk {
         if !owner.is_called(name) {
             return Err(Refusal::Name(owner.appwrapper.clone()));
         }
-        let body = whole(body).await?;
+        let body = timeout(BODY_TIME_MAX, whole(body)).await.map_err(|_| Refusal::Body)??;
         let Some(values) = read(&body)? else { return Ok(()) };
-        queue.put(pod, report(values, &**clock)?).map_err(Refusal::TooMany)
+        queue.put(pod, report(values, &**clock)?).map_err(Refusal::Overloaded)
     }
 
     fn told(&self, answer: &Result<(), Refusal>) -> Response<Body> {

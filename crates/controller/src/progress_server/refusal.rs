@@ -42,6 +42,8 @@ pub(super) enum Refusal {
     Malformed(#[from] Malformed),
     #[error("too many reports; try again in {} s", seconds(*.0))]
     TooMany(Duration),
+    #[error("the server is overloaded; try again in {} s", seconds(*.0))]
+    Overloaded(Duration),
     #[error("cannot check the {0}: the API server did not respond; try again later")]
     Unavailable(&'static str),
     #[error("the report could not be checked in time; try again later")]
@@ -69,7 +71,9 @@ impl Refusal {
             }
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::Body | Self::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
-            Self::TooMany(_) => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+            Self::TooMany(_) | Self::Overloaded(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests")
+            }
             Self::Unavailable(_) | Self::Slow => {
                 (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable")
             }
@@ -84,7 +88,8 @@ impl Refusal {
             Self::NotAPod | Self::Namespace(_) | Self::NoAppWrapper(_) => Reported::Forbidden,
             Self::Path | Self::Gone(_) | Self::NoProgress(_) | Self::Name(_) => Reported::NotFound,
             Self::TooLarge | Self::Body | Self::Malformed(_) => Reported::Malformed,
-            Self::TooMany(_) => Reported::Overloaded,
+            Self::TooMany(_) => Reported::Limited,
+            Self::Overloaded(_) => Reported::Overloaded,
             Self::Unavailable(_) | Self::Slow => Reported::Unavailable,
             Self::Internal => Reported::Error,
         }
@@ -92,7 +97,7 @@ impl Refusal {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::TooMany(time) => Some(*time),
+            Self::TooMany(time) | Self::Overloaded(time) => Some(*time),
             Self::Unavailable(_) | Self::Slow => Some(LATER),
             Self::Path
             | Self::NoToken

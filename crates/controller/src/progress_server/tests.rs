@@ -24,6 +24,8 @@ struct State {
     calls: Vec<String>,
     patches: Vec<Value>,
     broken: Option<(&'static str, u16)>,
+    /// What it says then.
+    said: &'static str,
     /// What has this in its path is never answered.
     hangs: Option<&'static str>,
 }
@@ -34,7 +36,12 @@ fn reply(code: u16, body: &Value) -> http::Response<kube::client::Body> {
 }
 
 fn status(code: u16) -> http::Response<kube::client::Body> {
-    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+    failure(code, "")
+}
+
+fn failure(code: u16, message: &str) -> http::Response<kube::client::Body> {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+        "message": message});
     reply(code, &body)
 }
 
@@ -107,7 +114,7 @@ impl Cluster {
         if let Some((part, code)) = state.broken
             && path.contains(part)
         {
-            return status(code);
+            return failure(code, state.said);
         }
         match (method, path) {
             ("POST", REVIEWS) => {
@@ -461,6 +468,9 @@ async fn who_sends_too_much_is_told_to_wait_and_others_are_not() {
     assert_eq!(codes.last(), Some(&429));
     let known = post_to(&desk, PATH, Some("team/direct/d"), report_of(1)).await;
     assert_eq!(known.code, 200, "a token that is known needs no question");
+    let page = desk.0.metrics.page();
+    assert!(page.contains("appwrapper_progress_reports_total{answer=\"limited\"}"), "{page}");
+    assert!(!page.contains("answer=\"overloaded\""), "no alert counts it: {page}");
 }
 
 /// The annotation of the pod.
@@ -530,24 +540,92 @@ async fn reports_reach_the_annotation_and_what_repeats_is_not_written() {
     assert_eq!(counts("failed"), failed + 1);
 }
 
+/// Accepts a report of the pod.
+fn put(desk: &Desk, clock: &dyn Clock, step: i64) {
+    let pod = PodId { namespace: "team".to_owned(), name: "p".to_owned(), uid: "u".to_owned() };
+    let values = Values { step: Some(step), ..Values::default() };
+    desk.0.queue.put(pod, report(values, clock).unwrap()).unwrap();
+}
+
+/// An API server that has just started denies what it allows.
+#[tokio::test(start_paused = true)]
+async fn a_report_is_written_once_a_denial_of_the_authorizer_ends() {
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    let writing = desk.clone();
+    tokio::spawn(async move { writing.write().await });
+    cluster.state().said = "pods \"p\" is forbidden: User \"c\" cannot patch resource";
+    cluster.state().broken = Some(("/pods/p", 403));
+    put(&desk, &*clock, 6);
+    let failed = "appwrapper_progress_writes_total{result=\"failed\"}";
+    until(&clock, || desk.0.metrics.page().contains(failed)).await;
+    cluster.state().broken = None;
+    until(&clock, || annotation(&cluster).is_some()).await;
+    assert!(annotation(&cluster).is_some_and(|text| text.contains("\"step\":6")));
+}
+
+/// Writes the annotation of the pod.
+fn annotate(cluster: &Cluster, at: &str, step: i64) {
+    let text = format!(r#"{{"at":"{at}","step":{step}}}"#);
+    let mut state = cluster.state();
+    let pod = state.objects.get_mut(&pod_path("p")).unwrap();
+    pod["metadata"]["annotations"] = json!({keys::PROGRESS: text});
+}
+
 /// A replica whose clock is wrong has written it, or a user in another time zone.
 #[tokio::test(start_paused = true)]
-async fn what_a_clock_that_is_ahead_has_written_is_replaced() {
-    for (before, want) in [("10:10:00", "10:00:00"), ("10:00:30", "10:00:30")] {
+async fn what_a_clock_that_is_ahead_has_written_keeps_its_time() {
+    for (before, want, step) in [
+        ("2026-01-05T10:10:00Z", "2026-01-05T10:10:00Z", 1),
+        ("2026-01-05T10:00:30Z", "2026-01-05T10:00:30Z", 9),
+        ("2026-01-06T09:59:00Z", "2026-01-06T09:59:00Z", 1),
+        // no wrong time zone: it does not count
+        ("2026-01-06T11:00:00Z", "2026-01-05T10:00:00Z", 1),
+    ] {
         let cluster = cluster();
         let (clock, desk) = desk(&cluster);
-        let text = format!(r#"{{"at":"2026-01-05T{before}Z","step":9}}"#);
-        let path = pod_path("p");
-        cluster.state().objects.get_mut(&path).unwrap()["metadata"]["annotations"] =
-            json!({keys::PROGRESS: text});
+        annotate(&cluster, before, 9);
         let writing = desk.clone();
         tokio::spawn(async move { writing.write().await });
         assert_eq!(post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await.code, 200);
         let counted = "appwrapper_progress_writes_total{result=";
         until(&clock, || desk.0.metrics.page().contains(counted)).await;
-        let written = annotation(&cluster).unwrap();
-        assert!(written.starts_with(&format!(r#"{{"at":"2026-01-05T{want}Z""#)), "{written}");
+        let report = crate::progress::parse(&annotation(&cluster).unwrap()).unwrap();
+        assert_eq!((report.at(), report.step()), (want.parse().unwrap(), Some(step)), "{before}");
     }
+}
+
+/// Another replica has written it.
+#[tokio::test(start_paused = true)]
+async fn a_report_that_has_waited_replaces_no_newer_one() {
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    let writing = desk.clone();
+    tokio::spawn(async move { writing.write().await });
+    cluster.state().broken = Some(("/pods/p", 500));
+    put(&desk, &*clock, 1);
+    let is_counted = |result: &str| {
+        let counter = format!("appwrapper_progress_writes_total{{result=\"{result}\"}}");
+        desk.0.metrics.page().contains(&counter)
+    };
+    until(&clock, || is_counted("failed")).await;
+    clock.advance(Duration::from_mins(2));
+    annotate(&cluster, "2026-01-05T10:02:00Z", 9);
+    let newer = annotation(&cluster);
+    cluster.state().broken = None;
+    until(&clock, || is_counted("unchanged")).await;
+    assert_eq!(annotation(&cluster), newer);
+}
+
+/// The pod's own delay: no alert counts it.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_malformed() {
+    let cluster = cluster();
+    let (_, desk) = desk(&cluster);
+    let body = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let answer = post_to(&desk, PATH, Some("team/p/u"), Body::from_stream(body)).await;
+    assert_eq!((answer.code, answer.text.as_str()), (400, "the body did not arrive"));
+    assert!(desk.0.metrics.page().contains("{answer=\"malformed\"} 1"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,9 @@ impl Error {
     /// Whether a later write may succeed.
     fn may_end(&self) -> bool {
         match self {
-            Self::Get(error) | Self::Patch(error) => !client::is_rejected_for_good(error),
+            Self::Get(error) | Self::Patch(error) => {
+                !client::is_rejected_for_good(error) || client::is_refused_for_now(error)
+            }
             Self::Slow => true,
         }
     }
@@ -53,7 +55,7 @@ pub(super) async fn run(client: &Client, queue: &Queue, metrics: &Metrics, clock
     let writer = async || {
         loop {
             let (pod, report) = queue.next().await;
-            let written = timeout(WRITE_TIME_MAX, write(client, &pod, &report)).await;
+            let written = timeout(WRITE_TIME_MAX, write(client, &pod, &report, clock)).await;
             let error = match written.unwrap_or(Err(Error::Slow)) {
                 Ok(written) => {
                     metrics.report_written(written);
@@ -75,7 +77,12 @@ pub(super) async fn run(client: &Client, queue: &Queue, metrics: &Metrics, clock
     join_all((0..WRITERS).map(|_| writer())).await;
 }
 
-async fn write(client: &Client, pod: &PodId, report: &Report) -> Result<ReportWritten, Error> {
+async fn write(
+    client: &Client,
+    pod: &PodId,
+    report: &Report,
+    clock: &dyn Clock,
+) -> Result<ReportWritten, Error> {
     let pods = Request::new(RawObject::url_path(&live::pod_resource(), Some(&pod.namespace)));
     let request = pods.get_metadata(&pod.name, &GetParams::default());
     let request = request.map_err(|error| Error::Get(kube::Error::BuildRequest(error)))?;
@@ -88,10 +95,13 @@ async fn write(client: &Client, pod: &PodId, report: &Report) -> Result<ReportWr
         return Ok(ReportWritten::Gone);
     }
     let annotations = found.annotations.unwrap_or_default();
-    // another replica may have written it; what cannot be read, or is of a wrong clock, is replaced
+    // another replica may have written it; what cannot be read, or does not count, is replaced
+    let now = clock.now();
     let before = annotations.get(keys::PROGRESS).and_then(|text| progress::parse(text).ok());
-    let before = before.filter(|before| !before.is_ahead_of(report.at()));
-    let report = report.clone().after(before.as_ref());
+    let before = before.filter(|before| before.counts_from() <= now);
+    // either clock may be wrong: the later time stays, and what the pod says now is taken
+    let ahead = before.as_ref().filter(|before| before.is_ahead_of(now)).map(Report::at);
+    let report = report.clone().no_earlier_than(ahead).after(before.as_ref());
     if before.as_ref().is_some_and(|before| says_no_more(&report, before)) {
         return Ok(ReportWritten::Unchanged);
     }

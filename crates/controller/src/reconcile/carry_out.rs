@@ -106,18 +106,22 @@ async fn remove_finalizer(context: &Context, wrapper: &Wrapper) -> Result<Option
     Ok(ours.and_then(|found| found.meta.resource_version))
 }
 
-/// Suspends an AppWrapper. If that is rejected, it is retried later, and everything else continues.
+/// Suspends an AppWrapper. If that is rejected, it is retried later, and everything else continues; what may be refused only for
+/// now is an error until it has lasted.
 async fn suspend(
     context: &Context,
     memory: &mut ReconcileState,
     wrapper: &Wrapper,
 ) -> Result<Carried, Error> {
+    // a reconcile that goes on forgets `refused_since`
+    let has_lasted = memory.suspend_refused.is_some();
     match write::suspend(&context.client, wrapper).await {
         Ok(written) => Ok(wrote(memory, wrapper, &written)),
-        Err(error) if error.is_rejected_for_good() || error.is_refused_for_now() => {
+        Err(error)
+            if is_rejected_for_good(&error, memory) || has_lasted && error.is_refused_for_now() =>
+        {
             tracing::warn!(code = error.code(), "The API server rejected the suspension.");
-            let after = told_after(&error);
-            report::suspend_refused(context, memory, wrapper, &error, after);
+            report::suspend_refused(context, memory, wrapper, &error);
             Ok(Carried::Later(ERROR_PAUSE.1))
         }
         Err(error) => Err(error.into()),

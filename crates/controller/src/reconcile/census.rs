@@ -59,7 +59,7 @@ fn present(
             Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO)
         }),
         stuck_pods,
-        stuck: summary.is_deletion_stuck,
+        stuck: summary.is_stuck,
         over_quota: summary.is_over_quota,
     }
 }

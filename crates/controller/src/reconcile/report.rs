@@ -64,7 +64,8 @@ pub(super) fn remarks(
 ) {
     let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     let status = &wrapper.status;
-    if status.phase == Phase::Suspended && memory.remarks.is_none() {
+    let has_begun = !status.attempts.is_empty();
+    if status.phase == Phase::Suspended && !has_begun && memory.remarks.is_none() {
         return;
     }
     let is_new = match status.phase {
@@ -242,16 +243,15 @@ fn write_failed(error: &act::Error) -> Warning {
     Warning { reason, message: format!("Cannot {error}: {}", error.said()) }
 }
 
-/// Tells that an AppWrapper cannot be suspended, once it could not for this time.
+/// Tells that an AppWrapper cannot be suspended, once.
 pub(super) fn suspend_refused(
     context: &Context,
     memory: &mut ReconcileState,
     wrapper: &Wrapper,
     error: &act::Error,
-    after: Duration,
 ) {
     let now = memory.now();
-    if Trouble::is_to_tell(&mut memory.suspend_refused, now, after) {
+    if Trouble::is_to_tell(&mut memory.suspend_refused, now, Duration::ZERO) {
         context.warn(&wrapper.about(), &write_failed(error));
     }
 }

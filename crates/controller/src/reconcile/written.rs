@@ -87,7 +87,7 @@ pub(super) async fn write(
 /// Whether the API server does not take a status however often it is sent: where it has refused calls for long, or where
 /// everything is being deleted without a status already, any refusal is final.
 fn is_refusal(error: &crate::act::Error, memory: &mut ReconcileState) -> bool {
-    let is_refused = matches!(error.code(), Some(403 | 422));
+    let is_refused = error.is_rejected_for_good() || error.is_refused_for_now();
     error.is_refusal() || is_refused && (is_refused_for_long(memory) || memory.deleting.is_some())
 }
 

@@ -41,7 +41,7 @@ impl Reason {
     }
 
     /// Kubernetes: `StatusReason`.
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Invalid => "Invalid",
             Self::Forbidden => "Forbidden",

@@ -226,7 +226,8 @@ impl AdmissionServer {
         if self.may_log(&self.denials, peer) {
             let (webhook, operation) = (endpoint.as_str(), review.operation.as_str());
             let (namespace, user) = subject_of(review);
-            tracing::info!(webhook, operation, %namespace, %user, ?reason, "Admission denied.");
+            let reason = reason.as_str();
+            tracing::info!(webhook, operation, %namespace, %user, reason, "Admission denied.");
         }
     }
 

@@ -7,6 +7,7 @@
 mod appwrapper;
 mod attempt;
 mod budget;
+mod category;
 pub mod condition;
 pub mod keys;
 mod no_fit;
@@ -25,6 +26,7 @@ pub use attempt::{
     Attempt, AttemptAction, AttemptOutcome, FailureRecord, Retries, RuleRef, RuleSource,
 };
 pub use budget::{Budget, Refill, StopWhen};
+pub use category::Category;
 pub use no_fit::{NoFitAction, OnNoFit, Requeue};
 pub use node_suspicion::{
     EvidenceKind, NodeSuspicion, NodeSuspicionSpec, SuspectEffect, SuspectNodes, SuspicionEvidence,

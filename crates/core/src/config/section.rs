@@ -142,12 +142,10 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A quantity as its text: it may stand there as a number. None where it is left out, empty or wrong.
+    /// A quantity as its text: it may stand there as a number. None where it is left out or empty. Whether it is a
+    /// quantity is not checked.
     pub(super) fn quantity(&mut self, name: &'static str) -> Option<String> {
-        match self.field(name)? {
-            Value::Number(number) => Some(number.to_string()),
-            _ => self.text(name),
-        }
+        self.field(name).map(text).filter(|text| !text.is_empty())
     }
 
     /// One of some texts, which must be given; none where it is wrong.

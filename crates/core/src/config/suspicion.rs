@@ -3,7 +3,7 @@
 use super::FailureCategory;
 use super::read::{CATEGORIES_MAX, CATEGORY, is_category};
 use super::section::Section;
-use crate::decide::policy::category::Category;
+use crate::api::Category;
 use crate::tuning::{Period, names};
 
 /// When a node is suspect, and what follows.

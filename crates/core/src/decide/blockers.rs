@@ -160,13 +160,17 @@ fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
 }
 
 /// The pods whose owner cannot be determined, where every component has succeeded. The message stays while the owner of no pod
-/// that it names can be determined.
+/// that it names can be determined; where more are found than are named, while one of those that it names is named again.
 pub(super) fn blockers_of_success(draft: &Draft<'_>) -> Blockers {
     let found = &draft.facts.snapshot.undetermined;
     let said = condition::find(&draft.status.conditions, condition::UNDETERMINED_PODS);
     let mut named_before = mentioned(said.map_or("", |said| said.message.as_str()));
-    let is_message_current =
-        named_before.all(|before| found.named.iter().any(|(name, _)| name == before));
+    let is_named = |before: &str| found.named.iter().any(|(name, _)| name == before);
+    let is_message_current = if found.count > found.named.len() {
+        named_before.any(is_named)
+    } else {
+        named_before.all(is_named)
+    };
     Blockers { is_message_current, ..undetermined(found) }
 }
 

@@ -51,11 +51,6 @@ where
         problem.deadline = Some(deadline);
         let is_usual = left_behind(draft, index).is_some();
         if draft.facts.now >= deadline {
-            if is_usual && snapshot.answered < FreshRead::Pods {
-                // the cache may still show a pod that is gone
-                draft.ask(FreshRead::Pods);
-                return Err(here.stay());
-            }
             let problem = out_of_time(draft, problem);
             return Err(resolve::resolve(here, draft, &problem));
         }

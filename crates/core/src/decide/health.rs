@@ -272,6 +272,14 @@ pub fn ready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Times
     entry(&since.pod_sets, &health.name()).filter(|entry| entry.ready).map(|entry| entry.since.0)
 }
 
+/// Since when a pod set lacks pods, as the status that is about to be written has it: since the first failure, where one is
+/// recorded.
+pub fn lacking_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
+    let since = draft.status.since.as_ref()?;
+    let stored = entry(&since.pod_sets, &health.name()).filter(|entry| !entry.ready)?;
+    Some(stored.failed_at.as_ref().unwrap_or(&stored.since).0)
+}
+
 /// Since when a pod set is not ready: the anchor of admission and warm-up.
 ///
 /// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that

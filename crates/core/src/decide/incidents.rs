@@ -5,9 +5,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::policy::category::Category;
 use super::{attempts, failure};
-use crate::api::{Attempt, AttemptAction};
+use crate::api::{Attempt, AttemptAction, Category};
 use crate::snapshot::lost::Lost;
 use crate::snapshot::{Pod, Snapshot};
 

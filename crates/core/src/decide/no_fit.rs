@@ -72,9 +72,8 @@ pub fn applies(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> bool {
 /// belongs to `onNoFit`, up to its `after`.
 pub fn warms_up_from(draft: &Draft<'_>, since: Timestamp) -> Timestamp {
     let Some(NoFitRule { after, .. }) = rule(draft) else { return since };
-    let alive =
-        attempts::pods(draft.facts.snapshot).filter(|pod| !pod.has_ended() && !pod.terminating);
-    let without_node = alive.filter_map(|pod| {
+    // one that has ended was late all the same
+    let without_node = attempts::pods(draft.facts.snapshot).filter_map(|pod| {
         let scheduled = pod.true_condition("PodScheduled")?.since?.min(draft.facts.now);
         let from = pod.created.map_or(since, |created| created.max(since));
         Duration::try_from(scheduled.duration_since(from)).ok()

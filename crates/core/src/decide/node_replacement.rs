@@ -1,7 +1,7 @@
 //! Kueue's replacement of failed nodes (Topology-Aware Scheduling): while it looks for one, the failure of the node does
 //! not end the attempt, so that one incident is charged once. Kueue clears its mark of the node in the same write that
-//! assigns another: then a pod that was created since is waited for. A failure that Kueue does not make up for is decided
-//! about when it is due.
+//! assigns another: then a pod that was created since is waited for, also where the pod that died is gone. A failure that Kueue
+//! does not make up for is decided about when it is due.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -19,25 +19,33 @@ const POLL: Period = Period::from_secs(10);
 
 /// What is known of a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replacing {
+pub enum Replacing<'a> {
     /// Kueue replaces no node of this failure, or takes too long.
     No,
     /// The Workload has to be read.
     Unknown,
-    /// Kueue looks for a node, or a pod does not run there yet: the failure is decided about at the second moment, and looked at again at the first.
-    Until(Timestamp, Timestamp),
+    /// Kueue looks for a node, or a pod does not run there yet.
+    Until {
+        /// When it is looked at again.
+        again: Timestamp,
+        /// When the failure is decided about.
+        deadline: Timestamp,
+        /// The node that failed; none where nothing names it any more.
+        node: Option<&'a str>,
+    },
 }
 
 /// A pod that died of its node, when, and its pod set.
 #[derive(Clone, Copy)]
 struct Dead<'s, 'a> {
-    pod: &'a Pod,
+    /// None where the pod is gone, as Kubernetes removes the pods of a node that is gone.
+    pod: Option<&'a Pod>,
     at: Timestamp,
     set: &'s PodSetHealth<'a>,
 }
 
 /// Whether Kueue replaces the node that caused a problem which is about to be decided.
-pub fn replacing(draft: &Draft<'_>, problem: &Problem<'_>) -> Replacing {
+pub fn replacing<'a>(draft: &Draft<'a>, problem: &Problem<'a>) -> Replacing<'a> {
     let facts = draft.facts;
     // nothing replaces the pod, whatever Kueue does
     if problem.is_final || !facts.snapshot.replaces_failed_nodes {
@@ -66,10 +74,15 @@ pub fn replacing(draft: &Draft<'_>, problem: &Problem<'_>) -> Replacing {
         return Replacing::No;
     }
     let deadline = other.map_or(deadline, |other| other.min(deadline));
-    Replacing::Until(POLL.after(facts.now).min(deadline), deadline)
+    let node = match first.pod {
+        Some(pod) => pod.node.as_ref(),
+        None => workload.unhealthy_nodes.first(),
+    };
+    let again = POLL.after(facts.now).min(deadline);
+    Replacing::Until { again, deadline, node: node.map(String::as_str) }
 }
 
-/// The pod of a problem that died of its node; of a pod set that has too few pods, the first.
+/// The pod of a problem that died of its node; of a pod set that has too few pods, the first, or one that is gone.
 fn first_dead<'s, 'a>(
     draft: &Draft<'a>,
     problem: &Problem<'a>,
@@ -79,12 +92,14 @@ fn first_dead<'s, 'a>(
         pod_sets.iter().find(|set| (Some(set.component), Some(set.pod_set)) == (component, pod_set))
     };
     if problem.pod_set.is_some() {
-        return dead(draft, set(problem.component, problem.pod_set)?).next();
+        let set = set(problem.component, problem.pod_set)?;
+        return dead(draft, set).next().or_else(|| gone(draft, set));
     }
     let may_come = [unhealthy::FOUND_FAILED_PODS, unhealthy::STUCK_TERMINATING];
     let pod = problem.pod.filter(|pod| pod.died_of_node())?;
     let set = set(pod.component, pod.pod_set)?;
-    may_come.contains(&problem.reason).then_some(Dead { pod, at: problem.failed_at, set })
+    let (at, pod) = (problem.failed_at, Some(pod));
+    may_come.contains(&problem.reason).then_some(Dead { pod, at, set })
 }
 
 /// The pods of a pod set that died of their nodes and were not replaced, the first failure first.
@@ -94,25 +109,45 @@ fn dead<'s, 'a>(
 ) -> impl Iterator<Item = Dead<'s, 'a>> {
     let facts = draft.facts;
     let dead = health::not_replaced(draft, set).into_iter().filter(|pod| pod.died_of_node());
-    dead.map(move |pod| Dead { pod, at: pods::failed_at(facts, pod), set })
+    dead.map(move |pod| Dead { pod: Some(pod), at: pods::failed_at(facts, pod), set })
+}
+
+/// A pod that a pod set lacks, where no failed pod of it is left: it may have died of its node.
+fn gone<'s, 'a>(draft: &Draft<'a>, set: &'s PodSetHealth<'a>) -> Option<Dead<'s, 'a>> {
+    let is_gone = health::not_replaced(draft, set).is_empty();
+    let at = health::lacking_since(draft, set).filter(|_| is_gone)?;
+    Some(Dead { pod: None, at, set })
 }
 
 /// Whether Kueue looks for another node, or has found one, and a pod that is to run there does not run yet. Kueue evicts
 /// where it finds none.
 fn is_replaced(dead: Dead<'_, '_>, workload: &Workload) -> bool {
-    let Some(node) = &dead.pod.node else { return false };
+    let is_marked = match dead.pod.map(|pod| &pod.node) {
+        Some(Some(node)) => workload.unhealthy_nodes.contains(node),
+        Some(None) => return false,
+        None => !workload.unhealthy_nodes.is_empty(),
+    };
     let is_kept = workload.has_topology && workload.holds_quota && !workload.evicted;
-    let mut waiting = dead.set.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
-    workload.unhealthy_nodes.contains(node)
-        || is_kept && waiting.any(|pod| pod.created.is_some_and(|at| at >= dead.at))
+    is_marked || is_kept && waiting_since(dead.set, dead.at) > 0
+}
+
+/// How many pods of a pod set were created since a moment and do not run yet.
+fn waiting_since(set: &PodSetHealth<'_>, since: Timestamp) -> usize {
+    let pending = set.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
+    pending.filter(|pod| pod.created.is_some_and(|at| at >= since)).count()
 }
 
 /// Whether a pod set lacks no more pods than those that died of nodes which Kueue replaces: others that failed were
-/// replaced.
+/// replaced. Where no other failed pod is left, pods that wait since then may replace pods that are gone.
 fn is_made_up_for(draft: &Draft<'_>, set: &PodSetHealth<'_>, workload: &Workload) -> bool {
-    let replaced = dead(draft, set).filter(|dead| is_replaced(*dead, workload));
-    let replaced: i64 = replaced.map(|_| 1_i64).sum();
-    (1..=replaced).contains(&(set.expected - set.running))
+    let dead: Vec<Dead<'_, '_>> = dead(draft, set).collect();
+    let replaced = dead.iter().filter(|dead| is_replaced(**dead, workload)).count();
+    let since = dead.first().map(|dead| dead.at).into_iter();
+    let since = since.chain(health::lacking_since(draft, set)).min();
+    let is_alone = replaced == health::not_replaced(draft, set).len();
+    let newer = since.filter(|_| is_alone).map_or(0, |since| waiting_since(set, since));
+    let lacking = usize::try_from(set.expected - set.running).unwrap_or(0);
+    (1..=replaced.max(newer)).contains(&lacking)
 }
 
 /// When the first failure is due that Kueue does not make up for; none where there is none.
@@ -127,7 +162,8 @@ fn other_due<'a>(
         let failed = pods::not_replaced(draft, &judged, std::slice::from_ref(set));
         let due = failed.into_iter().filter_map(|pod| {
             let at = pods::failed_at(draft.facts, pod);
-            let is_held = pod.died_of_node() && is_replaced(Dead { pod, at, set }, workload);
+            let is_held =
+                pod.died_of_node() && is_replaced(Dead { pod: Some(pod), at, set }, workload);
             (!is_held).then(|| pods::decided_at(draft.facts, pod))
         });
         due.min()

@@ -162,6 +162,16 @@ impl<'a> Problem<'a> {
         Self { message: text, failed_at: at.unwrap_or(now).min(now), ..other }
     }
 
+    /// What a ruling is about: where it recreates a component, the failure of that one.
+    pub fn subject(&self, draft: &Draft<'a>, ruling: &Ruling) -> Self {
+        match ruling.action {
+            RulingAction::RecreateComponent(index) => self.about(draft, index),
+            RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => {
+                self.clone()
+            }
+        }
+    }
+
     /// Whether its first cause happened before that of another.
     pub fn is_before(&self, other: &Self) -> bool {
         let order = |one: &Self| {
@@ -305,7 +315,8 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: &mut Vec<Problem<'a>>) -> Op
 }
 
 /// Whether a problem that is due waits for Kueue to replace the node.
-fn is_held_back(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
-    matches!(node_replacement::replacing(draft, problem), Replacing::Until(..))
-        && !problem.ruling(draft).fails_by_rule()
+fn is_held_back<'a>(draft: &Draft<'a>, problem: &Problem<'a>) -> bool {
+    let ruling = problem.ruling(draft);
+    let replacing = || node_replacement::replacing(draft, &problem.subject(draft, &ruling));
+    !ruling.fails_by_rule() && matches!(replacing(), Replacing::Until { .. })
 }

@@ -51,16 +51,13 @@ where
         draft.ask(FreshRead::Pods);
         return here.stay();
     }
+    let problem = &problem.subject(draft, &ruling);
     // a rule that fails the AppWrapper does so whatever becomes of the node
     if !ruling.fails_by_rule() && is_awaited(draft, problem) {
         return here.stay();
     }
     draft.verdict.rule = Some(ruling.rule.clone());
     draft.verdict.retries = ruling.retries;
-    let problem = match ruling.action {
-        RulingAction::RecreateComponent(index) => &problem.about(draft, index),
-        RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => problem,
-    };
     let problem = &with_reason(problem, &ruling);
     match ruling.action {
         RulingAction::Restart => {
@@ -89,14 +86,17 @@ where
 }
 
 /// Whether Kueue's replacement of the node is waited for, or the Workload is to be read to tell.
-fn is_awaited(draft: &mut Draft<'_>, problem: &Problem<'_>) -> bool {
+fn is_awaited<'a>(draft: &mut Draft<'a>, problem: &Problem<'a>) -> bool {
     match node_replacement::replacing(draft, problem) {
         Replacing::No => return false,
         Replacing::Unknown => draft.ask_workload(),
-        Replacing::Until(again, deadline) => {
+        Replacing::Until { again, deadline, node } => {
             wait(draft, problem, Some(deadline));
             draft.look_again(again);
-            draft.verdict.message += "; Kueue looks for a replacement of the node";
+            let (prefix, node) = node.map_or(("", "a failed node"), |node| ("node ", node));
+            let message = &draft.verdict.message;
+            draft.verdict.message =
+                format!("{message}; Kueue looks for a replacement of {prefix}{node}");
         }
     }
     true
@@ -135,6 +135,7 @@ fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
         unhealthy::FOUND_FAILED_PODS,
         unhealthy::FAILED_COMPONENT,
         unhealthy::MISSING_COMPONENT,
+        unhealthy::CREATE_FAILED, // what else failed is asked about; a pod in the way may be gone
         unhealthy::STUCK_TERMINATING,
         unhealthy::STALLED,
         unhealthy::NO_FIT,

@@ -129,8 +129,11 @@ fn why_not_avoided(snapshot: &Snapshot, without: &[String]) -> Option<String> {
         return Some(format!("Kueue assigns pods of {title} to nodes (Topology-Aware Scheduling)"));
     }
     let sites = &snapshot.sites;
-    let is_stranded =
-        |one: &Component| !sites.is_empty() && !room(std::slice::from_ref(one), sites, without);
+    // a component without pods needs no room, also where no node is left
+    let is_stranded = |one: &Component| {
+        let has_pods = !one.pod_sets.is_empty();
+        has_pods && !sites.is_empty() && !room(std::slice::from_ref(one), sites, without)
+    };
     whose(&is_stranded).map(|title| format!("other nodes have no room for the pods of {title}"))
 }
 

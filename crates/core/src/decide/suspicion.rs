@@ -3,10 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::draft::Draft;
-use super::policy::category::Category;
 use super::problem::Problem;
 use super::{Facts, attempts};
-use crate::api::{EvidenceKind, SuspectEffect, SuspectNodes, SuspicionEvidence};
+use crate::api::{Category, EvidenceKind, SuspectEffect, SuspectNodes, SuspicionEvidence};
 use crate::config::SuspicionEffect;
 use crate::price::SUSPECT_NODES_MAX;
 use crate::snapshot::lost::Lost;

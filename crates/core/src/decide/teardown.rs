@@ -358,7 +358,9 @@ pub(super) fn begin_after_failure(draft: &mut Draft<'_>) {
         begin(draft, "Failed");
         draft.verdict.delete = deletable(draft);
     } else {
+        draft.clear(condition::UNDETERMINED_PODS, "Failed", "");
         remember_objects(draft, true);
+        draft.status.component_status.iter_mut().for_each(steps::went);
         let message = format!("Deletion begins after {grace}");
         draft.condition(condition::DELETING_RESOURCES, false, deleting::PAUSED, &message);
     }

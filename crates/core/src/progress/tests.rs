@@ -109,6 +109,17 @@ fn a_checkpoint_is_as_old_as_the_first_message_that_names_it() {
     assert_eq!(parse(&next.render()), Ok(next));
 }
 
+#[test]
+fn a_message_may_be_given_a_later_time_and_no_earlier_one() {
+    let before = step(600, 5);
+    for (second, moment, want) in
+        [(60, None, (600, 5)), (60, Some(at(600)), (600, 6)), (700, Some(at(600)), (700, 6))]
+    {
+        let later = step(second, 6).no_earlier_than(moment).after(Some(&before));
+        assert_eq!((later.at(), later.step()), (at(want.0), Some(want.1)), "{second} {moment:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn every_report_is_read_back_and_within_its_bound(

@@ -189,6 +189,20 @@ fn replicas_whose_clocks_differ_agree_on_a_generation() {
     }
 }
 
+/// Jobs that run have learned its authority.
+#[test]
+fn a_replica_whose_clock_is_behind_leaves_what_pods_have_learned() {
+    let (lifetimes, day) = (Lifetimes::of_pods(), 24 * 3600);
+    let valid = lifetimes.valid(at(-30 * day));
+    let served = Generation::make(&names(&[HOST]), valid).unwrap().check().unwrap();
+    let stored = Certificates { current: Some(served), ..Certificates::default() };
+    let faced = faced(&stored, true, &[HOST]);
+    for behind in [0, 31, 60, 1_000] {
+        let plan = plan(&stored, true, &faced, at(-behind * day), lifetimes);
+        assert_eq!((plan.change, plan.serve), (None, stored.current.as_ref()), "{behind} days");
+    }
+}
+
 #[test]
 fn a_bundle_does_not_depend_on_which_generation_is_in_use() {
     let given = Given {

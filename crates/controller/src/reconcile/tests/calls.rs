@@ -549,6 +549,11 @@ async fn an_annotation_that_becomes_invalid_is_told_once() {
         assert_eq!(look(&mut ReconcileState::default(), status, "x"), told, "{what}");
     }
     let mut memory = ReconcileState::default();
+    let evicted = json!({"phase": "Suspended", "attempts": [{"attempt": 0}]});
+    for (limit, told) in [("3", 0), ("x", 1), ("x", 0)] {
+        assert_eq!(look(&mut memory, evicted.clone(), limit), told, "evicted before: {limit}");
+    }
+    let mut memory = ReconcileState::default();
     for (status, told) in [
         (json!({"phase": "Suspended"}), 0),
         (json!({"phase": "Resuming", "attempts": [{"attempt": 0}]}), 1),

@@ -164,6 +164,9 @@ async fn a_deletion_waits_for_its_status_until_its_refusal_has_lasted() {
         (422, NO_PARAMETER, vec![0, 30], [false, true]),
         (403, BY_AUTHORIZER, vec![0, 30], [false, true]),
         (403, BY_WEBHOOK, vec![0, 30], [false, true]),
+        // the code of a webhook that names none
+        (400, BY_WEBHOOK, vec![0, 29], [false, false]),
+        (400, BY_WEBHOOK, vec![0, 30], [false, true]),
         (422, NO_PARAMETER, vec![0, 30, 31], [true, true]),
     ] {
         let context = answering(move |_, _| failure(code, message));
@@ -193,20 +196,26 @@ async fn a_deletion_waits_for_its_status_until_its_refusal_has_lasted() {
 
 #[tokio::test]
 async fn a_refused_suspension_is_told_once() {
-    for (code, message, told) in [
-        (403, BY_WEBHOOK, [1, 0, 0]),
-        (403, BY_AUTHORIZER, [0, 1, 0]),
-        (422, NO_PARAMETER, [0, 1, 0]),
+    for (code, message, told, goes_on) in [
+        (403, BY_WEBHOOK, [1, 0, 0], [true, true, true]),
+        (403, BY_AUTHORIZER, [0, 1, 0], [false, true, true]),
+        (422, NO_PARAMETER, [0, 1, 0], [false, true, true]),
     ] {
         let context = patching(&Arc::new(AtomicU16::new(code)), message);
         let wrapper = Arc::new(wrapper(Phase::Running, false, false));
         let (mut memory, snapshot) = (ReconcileState::default(), wrapper.snapshot());
         let decision = carrying_out(Action::Suspend);
-        for (minute, told) in (0..).zip(told) {
-            memory.tick(Duration::from_mins(minute));
+        for ((second, told), goes_on) in [0, 30, 31].into_iter().zip(told).zip(goes_on) {
+            memory.tick(Duration::from_secs(second));
             let done = carry_out(&context, &mut memory, &wrapper, &snapshot, &decision).await;
-            assert!(matches!(done, Ok(Carried::Later(_))), "{message}");
-            assert_eq!(reasons(&context), vec!["WriteFailed"; told], "{message}, {minute} min");
+            match done {
+                Ok(carried) => {
+                    assert!(goes_on && matches!(carried, Carried::Later(_)), "{message} {second}");
+                    memory.refused_since = None; // as after a reconcile that has gone on
+                }
+                Err(_) => assert!(!goes_on, "{message} {second}"),
+            }
+            assert_eq!(reasons(&context), vec!["WriteFailed"; told], "{message}, {second} s");
         }
     }
 }

@@ -556,6 +556,16 @@ async fn denials_are_logged_with_the_user_and_hide_no_failure() {
     assert_eq!(lines.load(Ordering::SeqCst), denials + 1);
 }
 
+/// By its name in Kubernetes.
+#[tokio::test]
+async fn the_log_says_for_which_reason_a_request_was_denied() {
+    let (lines, _guard) = crate::telemetry::tests::keep_lines();
+    let given = given(Cluster::Agrees);
+    let bad = creation(&with(&given_aw(), "/spec/components", json!([])));
+    assert_eq!(given.sent(of_peer(posted(bad), 1)).await.0, StatusCode::OK);
+    assert!(lines.text().contains(r#"reason="Invalid""#), "{}", lines.text());
+}
+
 #[tokio::test]
 async fn a_peer_that_sends_garbage_fills_no_log() {
     let (lines, _guard) = crate::telemetry::count_lines();

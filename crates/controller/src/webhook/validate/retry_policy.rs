@@ -6,9 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::finding::Findings;
 use super::{Finding, budget, exit_codes, object, schema, size};
-use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
+use crate::api::{Backoff as RawBackoff, Category, RetryAction, RetryRule};
 use crate::config::{Backoff, BackoffError, CONDITIONS, Config};
-use crate::decide::policy::category::Category;
 use crate::pattern::Pattern;
 use crate::quantity::Bytes;
 use crate::tuning::names;

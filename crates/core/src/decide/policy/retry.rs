@@ -1,9 +1,8 @@
 //! Stage 5: the retry policies in force. Source: Armada retry policies.
 
-use super::category::Category;
 use super::failure_view::{self, FailureView};
 use super::{Case, Missing, Retry, Ruling, RulingAction, category};
-use crate::api::{Retries, RetryAction, RuleRef, RuleSource};
+use crate::api::{Category, Retries, RetryAction, RuleRef, RuleSource};
 use crate::mutations::{self, Mutation};
 use crate::policies::{PodMatcher, RetryMatcher, RetryPolicy, RetryRule};
 

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use super::record::{Disruption, Evidence, RecordedFailure};
-use crate::api::{Attempt, RuleRef, RuleSource};
+use crate::api::{Attempt, Category, RuleRef, RuleSource};
 use crate::config::Config;
-use crate::decide::policy::category::{self, Category};
+use crate::decide::policy::category;
 use crate::decide::policy::failure_view::FailureView;
 use crate::decide::policy::place;
 use crate::policies::{

@@ -4,9 +4,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::condition::unhealthy;
-use crate::api::{Attempt, AttemptAction, FailureRecord};
+use crate::api::{Attempt, AttemptAction, Category, FailureRecord};
 use crate::config::Config;
-use crate::decide::policy::category::Category;
 use crate::decide::policy::failure_view::{STORAGE_LIMITS, names_storage_limit};
 use crate::snapshot::lost::{Loss, Lost};
 use crate::snapshot::{

@@ -62,6 +62,27 @@ fn what_exists_is_said_to_exist_where_another_cannot_be_created() {
     }
 }
 
+/// What kept a component from being recreated is no deletion that is stuck: nothing is deleted yet.
+#[test]
+fn a_failed_appwrapper_that_keeps_its_resources_deletes_none() {
+    let world = given_failed().says(Outcome::Active).component(1, |component| {
+        component.creation = Some(CreationFailure { fatal: true, message: "no".into() });
+    });
+    let mut world =
+        world.limits(|limits| limits.deletion_on_failure_grace = Period::from_secs(4 * 3600));
+    let status = &mut world.snapshot.status;
+    let (kind, reason) = (condition::DELETING_RESOURCES, condition::deleting::FORCED);
+    condition::set(&mut status.component_status[1].conditions, kind, true, reason, "", at(0));
+    let kind = condition::UNDETERMINED_PODS;
+    condition::set(&mut status.conditions, kind, true, "OwnerUnknown", "", at(0));
+    let failed = world.decide(21);
+    assert_eq!(failed.next, Phase::Failed);
+    let of_components = failed.status.component_status.iter().map(|status| &status.conditions);
+    let mut all = of_components.chain([&failed.status.conditions]);
+    assert!(!all.any(|conditions| condition::is_deletion_stuck(conditions)));
+    assert!(!condition::is_true(&failed.status.conditions, kind));
+}
+
 /// With a UID, the pods of the template count, and not those that the Go controller has counted and Kueue has admitted.
 #[test]
 fn what_the_go_controller_created_has_no_uid_before_its_deletion() {

@@ -639,6 +639,7 @@ fn a_pod_that_delays_success_is_named_while_its_owner_is_unknown() {
         let kind = condition::UNDETERMINED_PODS;
         (pods, decision.events.iter().filter(|event| event.reason == kind).count())
     };
+    let mut many = world.clone();
     world.snapshot.undetermined = found(&["x", "y"]);
     let first = world.decide(10);
     assert_eq!((first.next, say(&first)), (Phase::Running, ("xy".to_owned(), 1)));
@@ -655,6 +656,13 @@ fn a_pod_that_delays_success_is_named_while_its_owner_is_unknown() {
         assert_eq!(say(&decision), (want.to_owned(), events), "{names:?} {second}");
         let is_due = want == "xy" && names.len() == 1;
         assert!(!is_due || decision.requeue.is_some_and(|requeue| requeue <= at(20)));
+    }
+    many.snapshot.undetermined = found(&["x", "y", "z"]);
+    let all = many.decide(10);
+    let mut many = many.written(&all);
+    for (named, want, events) in [(["w", "x", "y"], "xyz", 0), (["t", "u", "v"], "tuv", 1)] {
+        many.snapshot.undetermined = Undetermined { count: 4, live: 4, ..found(&named) };
+        assert_eq!(say(&many.decide(30)), (want.to_owned(), events), "{named:?} of four");
     }
 }
 

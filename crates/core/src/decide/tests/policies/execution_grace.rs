@@ -356,6 +356,10 @@ fn what_else_failed_is_asked_about_where_a_creation_fails() {
         ("one may still say why it failed", silent, 1060, "Wait 1065"),
         ("an overriding policy is about its pod", coded, 1060, "Fail retryPolicy/p/never#0"),
     ]);
+    let alone = refused(beside(|_| {})).spec(policies);
+    assert_eq!(alone.ask(1060).ask, FreshRead::Pods, "the cache may not show it yet");
+    let listed = alone.fails(2, "BackoffLimitExceeded", "", 1059).answered(FreshRead::Pods);
+    assert_eq!(listed.ask(1060).next, Phase::Failed);
 }
 
 #[test]

@@ -175,7 +175,8 @@ fn the_warm_up_begins_when_pods_have_a_node() {
         b.into_iter().fold(world, World::with)
     };
     let waits = || two(Some(placed(PodPhase::Pending, 1, 0)));
-    let runs = waits().pod_is(0, placed(PodPhase::Running, 0, 420));
+    let late = |phase| waits().pod_is(0, placed(phase, 0, 420));
+    let replacement = Pod { created: Some(at(425)), ..placed(PodPhase::Running, 0, 425) };
     check(vec![
         ("it was refused for less than after", fits(LONG), 421, "Wait 780"),
         ("… it was refused for longer", fits(HOLD), 421, "Wait 480"),
@@ -183,7 +184,9 @@ fn the_warm_up_begins_when_pods_have_a_node() {
         ("a pod that was never refused", replaced, 300, "Wait 361"),
         ("one of another pod set waits for it", waits(), 360, "Wait 610"),
         ("… until after is over", waits(), 610, "Hold"),
-        ("… until it runs", runs, 426, "Wait 780"),
+        ("… until it runs", late(PodPhase::Running), 426, "Wait 780"),
+        ("… and has succeeded", late(PodPhase::Succeeded), 426, "Wait 780"),
+        ("… and was replaced", late(PodPhase::Failed).with(replacement), 426, "Wait 780"),
         ("one of another pod set is missing", two(None), 119, "Wait 120"),
         ("… for too long", two(None), 120, "Restart retryLimit 0 of 3"),
     ]);

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::build::{failed, pod_of, ready, running};
-use crate::api::Phase;
+use crate::api::{AttemptAction, Phase, PodSetSince};
+use crate::decide::VerdictAction::Handle;
 use crate::decide::tests::given::{World, at};
 use crate::kueue::WaitForPodsReady;
 use crate::snapshot::workload::{Workload, WorkloadRead};
@@ -140,20 +143,80 @@ fn a_failure_that_kueue_does_not_make_up_for_is_decided_about() {
     let crashed = || failed(0).code(1).at(22).on("node-2");
     let waiting = || pod_of(1, PodPhase::Pending);
     let refused = waiting().condition("PodScheduled", "False", "Unschedulable");
+    let replacement = Pod { component: Some(0), created: Some(at(25)), ..refused.clone() };
     let no_fit = "onNoFit: {after: 2m, action: Hold}";
-    for (what, world, due) in [
+    let rows = vec![
         ("a wrapped Pod", pod(25), 85),
         ("… that failed first", pod(15), 75),
         ("a pod of the Job that nothing replaced", lost(&["Job/work:2"]).pod_is(0, crashed()), 82),
         ("… and that was replaced", lost(&["Job/work:2"]).with(crashed()), 1800),
         ("a pod does not run", lost(&["Job/work:2", "Job/b:1"]).with(waiting()), 360),
         ("… and finds no node", lost(&["Job/work:2", "Job/b:1"]).with(refused).spec(no_fit), 120),
-    ] {
+        ("the new pod finds no node", lost(&["Job/work:2"]).with(replacement).spec(no_fit), 145),
+    ];
+    for (what, world, due) in rows {
         assert_eq!(world.decide(due - 1).next, Phase::Running, "{what}");
         assert_eq!(world.decide(due).next, Phase::Resetting, "{what}");
     }
     let waits = pod(25).decide(80);
     assert_eq!((waits.verdict.deadline, waits.requeue), (Some(at(85)), Some(at(85))));
+}
+
+#[test]
+fn the_wait_goes_on_where_the_pod_that_died_is_removed() {
+    let created = |second| Pod { created: Some(at(second)), ..pod_of(0, PodPhase::Pending) };
+    let lost = |pods: &str| held(evicted_among(&[pods], "DeletionByTaintManager"));
+    let short = PodSetSince {
+        pod_set: "0-0".into(),
+        ready: false,
+        terminating: false,
+        since: Time(at(20)),
+        failed_at: None,
+        replaced_until: None,
+    };
+    let gone = |second| {
+        let world = lost("Job/work:2").pod_is(1, created(second));
+        world.since(|since| since.pod_sets = vec![short.clone()])
+    };
+    let found = |has_topology| {
+        let placed =
+            Workload { has_topology, holds_quota: true, active: true, ..Workload::default() };
+        let mut world = gone(25);
+        world.snapshot.workload = WorkloadRead::Found(placed);
+        world
+    };
+    let one_of_two = lost("Job/work:3").with(created(25)).with(created(25));
+    for (what, world, due) in [
+        ("Kueue looks for a node", gone(25), 1800),
+        ("… and the pod waited before", gone(19), 380),
+        ("Kueue has found a node", found(true), 1800),
+        ("nobody replaces the node", found(false), 380),
+        ("another pod that died is left", one_of_two, 1800),
+    ] {
+        assert_eq!(world.decide(due - 1).next, Phase::Running, "{what}");
+        assert_eq!(world.decide(due).next, Phase::Resetting, "{what}");
+    }
+}
+
+#[test]
+fn the_node_that_kueue_replaces_is_named() {
+    let lost = held(evicted("DeletionByTaintManager"));
+    let message = lost.decide(80).verdict.message;
+    assert!(message.ends_with("; Kueue looks for a replacement of node node-1"), "{message}");
+}
+
+#[test]
+fn a_component_that_a_rule_recreates_waits_for_its_own_nodes_alone() {
+    let rule = "failurePolicy: {rules: [{action: RecreateComponent, targetComponents: [b]}]}";
+    let lost = || held(evicted_among(&["Job/work:2", "Pod/b:1"], "DeletionByTaintManager"));
+    for second in [15, 25] {
+        let b = failed(1).code(1).at(second).on("node-2");
+        let decision = lost().with(b).spec(rule).decide(25);
+        let action = decision.verdict.action;
+        let found = (action, decision.next, decision.status.resetting_count);
+        let want = (Handle(AttemptAction::RecreateComponent), Phase::Running, 1);
+        assert_eq!(found, want, "{second}");
+    }
 }
 
 #[test]

@@ -104,6 +104,18 @@ fn it_is_left_out_with_an_event_where_no_other_node_could_ever_take_the_pod() {
 }
 
 #[test]
+fn a_component_without_pods_is_not_said_to_have_no_room() {
+    let world = running(&["ConfigMap/cfg:0", "Job/work:2"]);
+    let world = world.fails(1, "BackoffLimitExceeded", "", 25).with(failed(1).on("first"));
+    let world = sites(world.retry_policy("p", AVOID), &[("first", "host-1")]);
+    let world = world.component(0, |component| component.templates.clear());
+    let world = world.component(1, |component| component.templates = vec![PodTemplate::default()]);
+    let events = world.decide(25).events;
+    let event = events.iter().find(|event| event.reason == "NodeNotAvoided").unwrap();
+    assert!(event.message.ends_with("no room for the pods of Job/work"), "{}", event.message);
+}
+
+#[test]
 fn a_node_that_the_gang_needs_is_not_avoided() {
     let names = [("first", "first"), ("late", "late"), ("more", "more")];
     for (nodes, cpu, want) in [
