@@ -115,62 +115,29 @@ pub(crate) fn count_lines()
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex, PoisonError};
+pub(crate) mod testing;
 
+#[cfg(test)]
+mod tests {
     use serde_json::json;
 
+    use super::testing::keep_lines;
     use super::*;
     use crate::observe::cached_appwrapper::CachedAppWrapper;
-
-    #[derive(Clone, Default)]
-    pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Lines {
-        pub(crate) fn text(&self) -> String {
-            let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            String::from_utf8(bytes).unwrap()
-        }
-    }
-
-    /// Keeps the lines that this thread logs, until the guard is dropped.
-    pub(crate) fn keep_lines() -> (Lines, tracing::subscriber::DefaultGuard) {
-        let lines = Lines::default();
-        let sink = lines.clone();
-        let logs = subscriber(false, EnvFilter::new("info"), false, move || sink.clone());
-        (lines, tracing::subscriber::set_default(logs))
-    }
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     #[expect(clippy::cognitive_complexity, reason = "each line is a macro")]
     fn what_libraries_quote_is_not_logged() {
-        let written = Lines::default();
-        let sink = written.clone();
-        let logs = subscriber(false, EnvFilter::new(DEFAULT_FILTER), false, move || sink.clone());
-        tracing::subscriber::with_default(logs, || {
-            tracing::warn!(target: "kube_client::client", "{{password: secret-1}}, error");
-            tracing::warn!(target: "hyper::proto::h1", "secret-3");
-            tracing::warn!(target: "rustls::conn", "secret-4");
-            tracing::warn!(target: "elsewhere", "told-1");
-            tracing::info!(target: "appwrapper::controller", "told-2");
-            tracing::error!(target: "kube_client::client", "told-3");
-            tracing::error!(target: "kube_client::client::builder", "secret-5");
-        });
-        let text =
-            String::from_utf8(written.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
-                .unwrap();
+        let (written, guard) = keep_lines(false, DEFAULT_FILTER);
+        tracing::warn!(target: "kube_client::client", "{{password: secret-1}}, error");
+        tracing::warn!(target: "hyper::proto::h1", "secret-3");
+        tracing::warn!(target: "rustls::conn", "secret-4");
+        tracing::warn!(target: "elsewhere", "told-1");
+        tracing::info!(target: "appwrapper::controller", "told-2");
+        tracing::error!(target: "kube_client::client", "told-3");
+        tracing::error!(target: "kube_client::client::builder", "secret-5");
+        drop(guard);
+        let text = written.text();
         assert!(!text.contains("secret"), "{text}");
         assert_eq!(text.matches("told-").count(), 3, "{text}");
     }
@@ -186,14 +153,10 @@ pub(crate) mod tests {
             (true, "warn", r#""appwrapper":"a""#),
             (false, "error", r#"namespace="n" appwrapper="a" uid="u""#),
         ] {
-            let lines = Lines::default();
-            let sink = lines.clone();
-            let logs = subscriber(is_json, EnvFilter::new(filter), false, move || sink.clone());
-            tracing::subscriber::with_default(logs, || {
-                crate::reconcile::span(&stored).in_scope(|| tracing::error!("Failed."));
-            });
-            let bytes = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let text = String::from_utf8(bytes).unwrap();
+            let (lines, guard) = keep_lines(is_json, filter);
+            crate::reconcile::span(&stored).in_scope(|| tracing::error!("Failed."));
+            drop(guard);
+            let text = lines.text();
             assert!(text.contains(want), "{filter}: {text}");
         }
     }
@@ -240,18 +203,14 @@ pub(crate) mod tests {
     fn what_others_wrote_makes_no_line_of_its_own() {
         let hostile = "a\x1b[2J\n2026-01-01T00:00:00Z  INFO forged\r\u{202e}";
         for json in [false, true] {
-            let lines = Lines::default();
-            let sink = lines.clone();
-            let filter = EnvFilter::new("trace");
-            let subscriber = subscriber(json, filter, false, move || sink.clone());
-            tracing::subscriber::with_default(subscriber, || {
-                let span = tracing::info_span!("look", name = hostile, shown = %hostile);
-                let _entered = span.enter();
+            let (lines, guard) = keep_lines(json, "trace");
+            let span = tracing::info_span!("look", name = hostile, shown = %hostile);
+            span.in_scope(|| {
                 let error = std::io::Error::other(hostile);
                 tracing::warn!(%error, hostile, debug = ?hostile, "Said {hostile}.");
             });
-            let bytes = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let text = String::from_utf8(bytes).unwrap();
+            drop(guard);
+            let text = lines.text();
             assert_eq!(text.lines().count(), 1, "{text}");
             assert!(!text.contains('\x1b') && !text.contains('\r'), "{text}");
             assert!(text.contains("Said a"), "{text}");

@@ -559,7 +559,7 @@ async fn denials_are_logged_with_the_user_and_hide_no_failure() {
 /// By its name in Kubernetes.
 #[tokio::test]
 async fn the_log_says_for_which_reason_a_request_was_denied() {
-    let (lines, _guard) = crate::telemetry::tests::keep_lines();
+    let (lines, _guard) = crate::telemetry::testing::keep_lines(false, "info");
     let given = given(Cluster::Agrees);
     let bad = creation(&with(&given_aw(), "/spec/components", json!([])));
     assert_eq!(given.sent(of_peer(posted(bad), 1)).await.0, StatusCode::OK);
