@@ -128,13 +128,16 @@ fn is_replaced(dead: Dead<'_, '_>, workload: &Workload) -> bool {
         None => !workload.unhealthy_nodes.is_empty(),
     };
     let is_kept = workload.has_topology && workload.holds_quota && !workload.evicted;
-    is_marked || is_kept && waiting_since(dead.set, dead.at) > 0
+    is_marked || is_kept && waiting_since(dead.set, dead.at).next().is_some()
 }
 
-/// How many pods of a pod set were created since a moment and do not run yet.
-fn waiting_since(set: &PodSetHealth<'_>, since: Timestamp) -> usize {
+/// The pods of a pod set that were created since a moment and do not run yet.
+fn waiting_since<'s>(
+    set: &'s PodSetHealth<'_>,
+    since: Timestamp,
+) -> impl Iterator<Item = &'s &'s Pod> {
     let pending = set.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
-    pending.filter(|pod| pod.created.is_some_and(|at| at >= since)).count()
+    pending.filter(move |pod| pod.created.is_some_and(|at| at >= since))
 }
 
 /// Whether a pod set lacks no more pods than those that died of nodes which Kueue replaces: others that failed were
@@ -145,7 +148,7 @@ fn is_made_up_for(draft: &Draft<'_>, set: &PodSetHealth<'_>, workload: &Workload
     let since = dead.first().map(|dead| dead.at).into_iter();
     let since = since.chain(health::lacking_since(draft, set)).min();
     let is_alone = replaced == health::not_replaced(draft, set).len();
-    let newer = since.filter(|_| is_alone).map_or(0, |since| waiting_since(set, since));
+    let newer = since.filter(|_| is_alone).map_or(0, |since| waiting_since(set, since).count());
     let lacking = usize::try_from(set.expected - set.running).unwrap_or(0);
     (1..=replaced.max(newer)).contains(&lacking)
 }
