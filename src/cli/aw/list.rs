@@ -203,9 +203,10 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         Phase::Suspended | Phase::Resetting if status.requeue.is_some() => {
             deletion(status, "returning to its queue")
         }
-        Phase::Suspended => match &wrapper.queue {
-            Some(queue) => format!("waiting for admission by queue {queue}"),
-            None => "suspended by spec.suspend".to_owned(),
+        Phase::Suspended => match (pause(wrapper, now), &wrapper.queue) {
+            (Some(pause), _) if !wrapper.spec.suspend => pause,
+            (_, Some(queue)) => format!("waiting for admission by queue {queue}"),
+            (_, None) => "suspended by spec.suspend".to_owned(),
         },
         Phase::Resuming => {
             unhealthy(wrapper).unwrap_or_else(|| "creating its components".to_owned())
@@ -214,12 +215,9 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         Phase::Resetting if is_deleting(status) => {
             deletion(status, "waiting until resources of its last attempt are deleted")
         }
-        Phase::Resetting => match &status.retry_after {
-            Some(after) if after.0 > now => {
-                format!("restarting in {}", words::rounded(after.0.as_second() - now.as_second()))
-            }
-            Some(_) | None => "pausing before its next attempt".to_owned(),
-        },
+        Phase::Resetting => {
+            pause(wrapper, now).unwrap_or_else(|| "pausing before its next attempt".to_owned())
+        }
         Phase::Terminating if is_kept_by_others(wrapper) => {
             format!("waiting for finalizers: {}", wrapper.finalizers.join(", "))
         }
@@ -243,7 +241,14 @@ pub(in crate::cli) const DEACTIVATED: &str =
 pub(in crate::cli) fn awaits_admission(wrapper: &Wrapper) -> bool {
     let status = &wrapper.status;
     let is_waiting = status.phase == Phase::Suspended && status.requeue.is_none();
-    is_waiting && wrapper.queue.is_some() && wrapper.is_ours() && !wrapper.is_inactive()
+    let is_held = is_waiting && wrapper.queue.is_some() && wrapper.spec.suspend;
+    is_held && wrapper.is_ours() && !wrapper.is_inactive()
+}
+
+/// The delay before its next attempt, until it is over.
+fn pause(wrapper: &Wrapper, now: Timestamp) -> Option<String> {
+    let after = wrapper.status.retry_after.as_ref().filter(|after| after.0 > now)?;
+    Some(format!("restarting in {}", words::rounded(after.0.as_second() - now.as_second())))
 }
 
 /// Only finalizers of others keep it: the controller has deleted its resources.
@@ -276,7 +281,8 @@ fn deletion(status: &AppWrapperStatus, otherwise: &str) -> String {
 fn restarts_by_itself(wrapper: &Wrapper) -> bool {
     let status = &wrapper.status;
     let is_requeued = status.requeue.is_some();
-    wrapper.is_ours() && !wrapper.is_inactive() && !is_requeued && !is_deleting(status)
+    let is_held = is_requeued || status.phase == Phase::Suspended && wrapper.spec.suspend;
+    wrapper.is_ours() && !wrapper.is_inactive() && !is_held && !is_deleting(status)
 }
 
 /// It is being suspended, by its user or by Kueue.

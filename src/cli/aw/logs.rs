@@ -11,7 +11,7 @@ use super::super::place::{One, Place};
 use super::super::term::Page;
 use super::super::{Error, Output};
 use super::{Target, block_on, multikueue, tell, words};
-use crate::api::FailureRecord;
+use crate::api::{Attempt, FailureRecord};
 use crate::failure_log::READ_BYTES_MAX;
 use crate::printable::truncate_chars;
 
@@ -154,6 +154,21 @@ fn log_source(
     }
 }
 
+/// What is said where no pod has a log: the way to that of a failure, if a failed pod is recorded; else why.
+fn without_logs(one: &One, has_pods: bool) -> &'static str {
+    let attempts = &one.wrapper.status.attempts;
+    let has_failed =
+        |entry: &Attempt| entry.failure.as_ref().is_some_and(|failure| failure.pod_uid.is_some());
+    let had_begun = |last: &Attempt| last.ready_at.is_some() || last.outcome.is_some();
+    if attempts.iter().any(has_failed) {
+        "; for the last failure, use --failed"
+    } else if !has_pods && attempts.last().is_some_and(had_begun) {
+        ": its pods were deleted"
+    } else {
+        ": no pod has started yet"
+    }
+}
+
 /// That the last failure has no log, where it was asked for and that of an earlier attempt is shown.
 fn earlier(one: &One, failed: bool, attempt: i32) -> Option<String> {
     let (last, _) = words::last_failure(&one.wrapper.status.attempts)?;
@@ -256,6 +271,27 @@ mod tests {
         }
         let none = log_source(&super::tests::one(&json!([])), None, true, None).unwrap_err();
         assert_eq!(none, NO_FAILED_POD);
+    }
+
+    #[test]
+    fn who_finds_no_log_is_sent_to_a_failure_only_if_there_is_one() {
+        let failed =
+            |failure: Value| json!({"attempt": 0, "outcome": "Failed", "failure": failure});
+        let of_a_pod = failed(json!({"pod": "p", "podUID": "a"}));
+        let of_none = failed(json!({"component": "c"}));
+        let starts = json!({"attempt": 1});
+        let ran = json!({"attempt": 0, "readyAt": "2026-01-01T00:00:00Z"});
+        for (attempts, has_pods, want) in [
+            (json!([of_a_pod]), false, "; for the last failure, use --failed"),
+            (json!([of_a_pod, starts]), true, "; for the last failure, use --failed"),
+            (json!([of_none]), false, ": its pods were deleted"),
+            (json!([ran]), false, ": its pods were deleted"),
+            (json!([of_none, starts]), false, ": no pod has started yet"),
+            (json!([starts]), true, ": no pod has started yet"),
+            (json!([]), false, ": no pod has started yet"),
+        ] {
+            assert_eq!(without_logs(&one(&attempts), has_pods), want, "{attempts}");
+        }
     }
 
     #[test]

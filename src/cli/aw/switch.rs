@@ -263,17 +263,6 @@ fn of_workload(
         }
         // one that the controller has deactivated for a while stays so from now on
         (SwitchAction::Suspend, true | false) => SuspendPlan::Annotation,
-        (SwitchAction::Resume, true | false) if is_kept_without_queue(workload, wrapper) => {
-            SuspendPlan::No(format!(
-                "is not resumed: Kueue has created a Workload without a queue for it, and would suspend it again; to give \
-                 it a queue: kubectl label appwrapper {} -n {} {}=QUEUE{}; if manageJobsWithoutQueueName no longer \
-                 applies to it, delete the Workload {name}",
-                quoted(&wrapper.name),
-                quoted(&wrapper.namespace),
-                keys::QUEUE_NAME,
-                cluster_flags()
-            ))
-        }
         // its queue was removed: Kueue would admit the Workload, and never finish it
         (SwitchAction::Resume, true | false) if wrapper.queue.is_none() => {
             if wrapper.spec.suspend {
@@ -298,11 +287,12 @@ fn of_workload(
 /// without a queue, which it never admits.
 fn is_kept_without_queue(workload: &SeenWorkload, wrapper: &Wrapper) -> bool {
     let is_waiting = !workload.is("Admitted") && !workload.is("Finished");
-    wrapper.spec.suspend && wrapper.queue.is_none() && workload.queue.is_none() && is_waiting
+    let has_queue = wrapper.queue.is_some() || workload.queue.is_some();
+    wrapper.is_ours() && wrapper.spec.suspend && !has_queue && is_waiting
 }
 
-/// Why Kueue does not admit one that is suspended by the queue that it names, and what its user can do; none where that
-/// is not Kueue's to say, and where it waits for its turn.
+/// Why Kueue does not admit one that is suspended, and what its user can do; none where that is not Kueue's to say, and where
+/// it waits for its turn.
 pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<(String, String)> {
     let Queued::Workload(workload) = queued else { return None };
     let (phase, is_sent) = (wrapper.status.phase, multikueue::is_sent(wrapper));
@@ -324,11 +314,22 @@ pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<
     Some((why, if is_copy { format!("it is {}", multikueue::COPY) } else { remedy }))
 }
 
-/// Why only another Workload is admitted by the queue that it names, and how there comes to be one.
+/// Why Kueue does not admit it by this Workload, whoever resumes it, and what its user can do.
 fn stuck(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<(String, String)> {
-    let why = given_up(workload, wrapper).or_else(|| other_queue(workload, wrapper))?;
     let (name, namespace) = (quoted(&workload.name), quoted(&wrapper.namespace));
     let flags = cluster_flags();
+    if is_kept_without_queue(workload, wrapper) {
+        let (aw, key) = (quoted(&wrapper.name), keys::QUEUE_NAME);
+        return Some((
+            "Kueue has created a Workload without a queue for it, and would suspend it again"
+                .to_owned(),
+            format!(
+                "to give it a queue: kubectl label appwrapper {aw} -n {namespace} {key}=QUEUE{flags}; if \
+                 manageJobsWithoutQueueName no longer applies to it, delete the Workload {name}"
+            ),
+        ));
+    }
+    let why = given_up(workload, wrapper).or_else(|| other_queue(workload, wrapper))?;
     let remedy = if wrapper.is_prebuilt {
         format!(
             "Kueue does not create a prebuilt Workload: save its manifest (kubectl get workload {name} \

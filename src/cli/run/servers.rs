@@ -188,12 +188,18 @@ fn keep_for_pods(
     let name = url.as_ref().and_then(|url| Name::parse(url.host()));
     let by_service = || format!("https://{PROGRESS_SERVICE}.{namespace}.svc");
     let url = url.map_or_else(by_service, |url| url.to_string());
-    let told = context.clone();
+    let (told, served) = (context.clone(), current.clone());
     let names = CertificateNames::progress(namespace);
     let renewer = Renewer::new(client, context.clock.clone(), current.clone(), names)
         .with_lifetimes(Lifetimes::of_pods())
         .with_name(name)
         .telling(move |ca| {
+            let validity = *served.validity().borrow();
+            if let Validity::Between(from, _) = validity
+                && told.clock.now() < from
+            {
+                tracing::warn!(%from, "The progress server's certificate is not valid yet.");
+            }
             let endpoint = ProgressEndpoint { url: url.clone(), ca: ca.to_owned() };
             told.progress.set(Serving::At(Arc::new(endpoint)), told.clock.now());
         });

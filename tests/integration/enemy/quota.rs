@@ -340,6 +340,7 @@ fn nobody_detaches_what_was_made_for_an_appwrapper() {
         let tenant = Tenant::new(&case).await;
         let templates = vec![job("j", json!({}), &[]), deployment("d", json!({}))];
         tenant.create(wrapper("a", json!({}), templates)).await.expect("it is let in");
+        case.phase("a", "Running").await; // each component is created
         let set = case.pod("d-", "Running").await;
         let owner = &set.object["metadata"]["ownerReferences"][0];
         let set_name = owner["name"].as_str().expect("its ReplicaSet").to_owned();

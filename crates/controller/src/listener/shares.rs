@@ -45,6 +45,12 @@ impl<K: Ord> Shares<K> {
         Share { _of_holder: of_holder, _of_all: of_all }
     }
 
+    /// Whether some of the whole is left: who waits then has its own part already.
+    #[must_use]
+    pub fn is_any_left(&self) -> bool {
+        self.all.available_permits() > 0
+    }
+
     fn of(&self, holder: K) -> Arc<Semaphore> {
         let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
         if holders.len() >= HOLDERS_KNOWN {
@@ -74,9 +80,9 @@ mod tests {
         let shares = Shares::new(10, 6);
         let take = |peer, amount| shares.take(peer, amount).now_or_never();
         let first = take(peer(1), 6).expect("there is enough");
-        assert!(take(peer(1), 1).is_none(), "it has its part");
+        assert!(take(peer(1), 1).is_none() && shares.is_any_left(), "it has its part");
         let second = take(peer(2), 4).expect("another has some left");
-        assert!(take(peer(3), 1).is_none(), "all is taken");
+        assert!(take(peer(3), 1).is_none() && !shares.is_any_left(), "all is taken");
         drop(first);
         assert!(take(peer(3), 9).is_some(), "never more than a part is taken");
         drop(second);

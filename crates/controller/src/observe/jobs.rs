@@ -238,6 +238,10 @@ mod tests {
                 uid.clone_into(&mut object.uid);
             }
             memory.kin.put_component(0, uid);
+            let (client, _) = server(500, &refusal(500));
+            assert!(failed(&client, "ns", &component, &mut memory).await.is_err(), "{uid}");
+            let unlisted: Vec<&str> = memory.jobs_unlisted.keys().map(String::as_str).collect();
+            assert_eq!(unlisted, [uid]);
             let listed = [job_as_listed("a", uid, "Failed", Some(1))];
             let (client, _) = server(200, &page("", &listed));
             let found = failed(&client, "ns", &component, &mut memory).await.unwrap();

@@ -90,7 +90,7 @@ pub struct ReconcileState {
     /// Failed Jobs of a `JobSet` that failed, by its UID: they stay as they are.
     pub failed_jobs: BTreeMap<String, Vec<FailedJob>>,
     /// Since when the Jobs of a `JobSet` that failed cannot be listed, and how many times they could not, by its UID.
-    jobs_unlisted: BTreeMap<String, (Duration, u32)>,
+    pub(super) jobs_unlisted: BTreeMap<String, (Duration, u32)>,
     /// Components that this process has created, and of which the status does not tell yet.
     pub unrecorded: BTreeSet<usize>,
     /// Why the API server refused to let memory grow, in this attempt.
@@ -376,6 +376,9 @@ impl ReconcileState {
     /// The Jobs of a `JobSet` cannot be listed: whether the decision waits for them, at least for so long and so many tries.
     pub fn waits_for_jobs(&mut self, uid: &str, (time, tries): (Duration, u32)) -> bool {
         let now = self.now;
+        let kin = &self.kin;
+        // a component may be recreated without end
+        self.jobs_unlisted.retain(|known, _| known == uid || kin.is_component(known));
         let (since, count) = self.jobs_unlisted.entry(uid.to_owned()).or_insert((now, 0));
         *count += 1;
         *count < tries || now.saturating_sub(*since) < time
@@ -497,6 +500,12 @@ impl ReconcileState {
         !recent
     }
 
+    /// The API server has accepted a deletion: what was refused before is over.
+    pub fn deletion_accepted(&mut self, uid: &str) {
+        self.undeletable.remove(uid);
+        free_if_empty(&mut self.undeletable);
+    }
+
     /// A deletion that failed may be sent again at once. Whether an event is to tell of it: where those of this object have
     /// been refused for this time, once.
     pub fn deletion_failed(
@@ -612,6 +621,24 @@ mod tests {
         assert!(failed("v", true), "another object");
         let others = (0..UNDELETABLE_MAX).filter(|other| failed(&other.to_string(), true));
         assert_eq!(others.count(), UNDELETABLE_MAX - 2, "their number is bounded");
+    }
+
+    #[test]
+    fn an_accepted_deletion_ends_what_was_refused_before() {
+        let mut memory = ReconcileState::default();
+        let after = Duration::from_secs(30);
+        let others: Vec<String> = (0..UNDELETABLE_MAX).map(|other| other.to_string()).collect();
+        for other in &others {
+            assert!(!memory.deletion_failed(other, false, true, after), "{other}");
+        }
+        for other in &others {
+            memory.deletion_accepted(other);
+        }
+        assert!(memory.deletion_failed("v", false, true, Duration::ZERO), "there is room for it");
+        assert!(!memory.deletion_failed("u", false, true, after));
+        memory.deletion_accepted("u");
+        memory.tick(Duration::from_mins(10));
+        assert!(!memory.deletion_failed("u", false, true, after), "it is refused anew");
     }
 
     #[test]

@@ -197,13 +197,16 @@ impl PodCache {
         let mut changed = BTreeSet::new();
         let keys: BTreeSet<Key> = home.into_iter().chain(Key::named_by(&record.identity)).collect();
         for key in keys {
+            // anyone can make and delete strangers' pods, and their end wakes nobody who would take it
+            let is_strangers = self.is_strangers(&key, record);
             if let Some(group) = self.groups.get_mut(&key)
                 && group.found_for.is_some()
                 && record.is_over
+                && !is_strangers
                 && group.over.len() < OVER_MAX
             {
                 group.over.insert(record.identity.uid.clone());
-                // what was put aside is not ours, and its end wakes nobody who would take it
+                // what was put aside is not known to be ours
                 if group.pods.contains_key(&record.identity.name) {
                     let record = group.continued(record.clone());
                     group.deleted.note_pod(&record);

@@ -49,7 +49,7 @@ use crate::progress::{Report, Values};
 use crate::rate::{Rate, RateLimiter};
 
 use owner::Owners;
-use queue::Queue;
+use queue::{Full, Queue};
 use refusal::Refusal;
 use token::Tokens;
 
@@ -228,7 +228,10 @@ impl Desk {
         }
         let body = timeout(BODY_TIME_MAX, whole(body)).await.map_err(|_| Refusal::Body)??;
         let Some(values) = read(&body)? else { return Ok(()) };
-        queue.put(pod, report(values, &**clock)?).map_err(Refusal::Overloaded)
+        queue.put(pod, report(values, &**clock)?).map_err(|full| match full {
+            Full::Namespace => Refusal::TooMany(queue::INTERVAL),
+            Full::Queue => Refusal::Overloaded(queue::INTERVAL),
+        })
     }
 
     fn told(&self, answer: &Result<(), Refusal>) -> Response<Body> {

@@ -136,7 +136,7 @@ impl Owners {
         self.take(&pod.namespace)?;
         let place = self.places.take(Some(pod.namespace.clone()), 1);
         let place = timeout(PLACE_TIME_MAX, place).await;
-        let _place = place.map_err(|_| Refusal::Overloaded(PLACE_TIME_MAX))?;
+        let _place = place.map_err(|_| Refusal::no_place(&self.places, PLACE_TIME_MAX))?;
         let known = self.read(pod).await?;
         let time = if matches!(known, Known::Owned(_)) { KEPT_FOR } else { REFUSED_FOR };
         self.kept.put(pod.clone(), known.clone(), time);

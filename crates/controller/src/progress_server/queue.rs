@@ -51,6 +51,15 @@ pub(super) enum Ended {
     Rejected,
 }
 
+/// Why a report has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// Its namespace has as many pods as it may have.
+    Namespace,
+    /// All namespaces together have.
+    Queue,
+}
+
 /// The reports that wait.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -115,8 +124,8 @@ impl Queue {
     /// Takes a report, which is joined with one that waits.
     ///
     /// # Errors
-    /// How long to wait, where there are too many pods.
-    pub(super) fn put(&self, pod: PodId, report: Report) -> Result<(), Duration> {
+    /// There are too many pods.
+    pub(super) fn put(&self, pod: PodId, report: Report) -> Result<(), Full> {
         self.inner().put(pod, report, self.clock.elapsed())?;
         self.news.notify_one();
         Ok(())
@@ -177,7 +186,7 @@ impl Inner {
         }
     }
 
-    fn put(&mut self, pod: PodId, report: Report, now: Duration) -> Result<(), Duration> {
+    fn put(&mut self, pod: PodId, report: Report, now: Duration) -> Result<(), Full> {
         let PodId { namespace, name, uid } = pod;
         if self.pods >= PODS_MAX {
             self.forget(now);
@@ -188,8 +197,11 @@ impl Inner {
             slot.report = Some(report.after(slot.report.as_ref()));
             return Ok(());
         }
-        if known >= PODS_OF_A_NAMESPACE || !self.has_place(known) {
-            return Err(INTERVAL);
+        if known >= PODS_OF_A_NAMESPACE {
+            return Err(Full::Namespace);
+        }
+        if !self.has_place(known) {
+            return Err(Full::Queue);
         }
         let report = Some(report);
         let slot = Slot { name, report, at_work: false, failures: 0, not_before: now };

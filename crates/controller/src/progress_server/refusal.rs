@@ -9,6 +9,7 @@ use serde_json::json;
 use super::message::Malformed;
 use super::{BODY_BYTES_MAX, written};
 use crate::kinds::PROGRESS_AUDIENCE;
+use crate::listener::Shares;
 use crate::metrics::Reported;
 
 /// Why a report is not taken.
@@ -60,6 +61,11 @@ fn seconds(time: Duration) -> u64 {
 }
 
 impl Refusal {
+    /// Who waited for a place in vain has its own part of them, or all are taken.
+    pub(super) fn no_place<K: Ord>(places: &Shares<K>, waited: Duration) -> Self {
+        if places.is_any_left() { Self::TooMany(waited) } else { Self::Overloaded(waited) }
+    }
+
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NoToken | Self::Token => (StatusCode::UNAUTHORIZED, "Unauthorized"),

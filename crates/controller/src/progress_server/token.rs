@@ -85,7 +85,7 @@ impl Tokens {
         let peer = peer.unwrap_or(UNKNOWN);
         self.rates.take(peer, 1, self.clock.elapsed()).map_err(Refusal::TooMany)?;
         let place = timeout(PLACE_TIME_MAX, self.places.take(Some(peer), 1)).await;
-        let place = place.map_err(|_| Refusal::Overloaded(PLACE_TIME_MAX))?;
+        let place = place.map_err(|_| Refusal::no_place(&self.places, PLACE_TIME_MAX))?;
         let pod = bound(self.review(peer, token).await?)?;
         drop(place);
         self.kept.put(digest, pod.clone(), KEPT_FOR);

@@ -137,8 +137,11 @@ async fn send_delete(
                 About { namespace: &snapshot.namespace, name: &snapshot.name, uid: &snapshot.uid };
             context.warn(&about, &Warning { reason: "DeleteFailed", message });
         }
-    } else if forced {
-        tracing::info!(kind = resource.kind, object = name, "Force-deleted.");
+    } else {
+        memory.deletion_accepted(uid);
+        if forced {
+            tracing::info!(kind = resource.kind, object = name, "Force-deleted.");
+        }
     }
     Ok(sent?)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::response::{AdmissionResponse, Reason};
 use super::review::{DeleteOptions, Review};
-use crate::api::condition;
+use crate::api::{Phase, condition, keys};
 use crate::config::Config;
 
 /// What deletes everything in a namespace that is deleted. The garbage collector is no exception: where the owner of an
@@ -28,10 +28,13 @@ enum Early {
 #[must_use]
 pub fn judge(review: &Review, config: &Config) -> AdmissionResponse {
     let Review { requester, old_object, options, .. } = review;
-    if requester.username == OF_NAMESPACES || !holds_quota(&old_object.value) {
-        return AdmissionResponse::default();
-    }
-    let Some(early) = early(options, &old_object.value) else {
+    let aw = &old_object.value;
+    let concerns_quota = |early: &Early| match early {
+        Early::Foreground => holds_quota(aw),
+        Early::Orphan => holds_quota(aw) || may_get_quota(aw),
+    };
+    let early = early(options, aw).filter(concerns_quota);
+    let Some(early) = early.filter(|_| requester.username != OF_NAMESPACES) else {
         return AdmissionResponse::default();
     };
     let what = match early {
@@ -59,6 +62,14 @@ fn holds_quota(aw: &Value) -> bool {
         conditions.any(|each| each["type"] == kind && each["status"] == status)
     };
     has(condition::RESOURCES_DEPLOYED, "True") && !has(condition::QUOTA_RESERVED, "False")
+}
+
+/// Whether Kueue may reserve quota for its Workload, also once nothing is left to run: it has a queue, and has not ended.
+fn may_get_quota(aw: &Value) -> bool {
+    let queue = aw["metadata"]["labels"][keys::QUEUE_NAME].as_str();
+    let ended = [Phase::Succeeded, Phase::Failed];
+    queue.is_some_and(|queue| !queue.is_empty())
+        && ended.iter().all(|phase| aw["status"]["phase"] != phase.as_str())
 }
 
 /// What the options say; or else a finalizer, which means the same.

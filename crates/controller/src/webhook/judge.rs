@@ -3,6 +3,7 @@
 //! Everything that needs no cluster is judged at once; where a cluster has to be asked as well, a
 //! [`ClusterChecks`] says what.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
@@ -116,7 +117,7 @@ pub fn judge(
     match (endpoint, review.operation) {
         (Endpoint::MutateAppWrapper, Operation::Create) => fill_in(review, config),
         (Endpoint::MutateAppWrapper, Operation::Update) => {
-            ReviewStep::Final(follow(review, Requester::of(review, config, own_account)))
+            ReviewStep::Final(follow(review, config, own_account))
         }
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config, kueue),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
@@ -156,14 +157,20 @@ fn fill_in(review: &Review, config: &Config) -> ReviewStep {
 }
 
 /// The annotation with the policies follows `spec`, and components keep what was filled in.
-fn follow(review: &Review, requester: Requester) -> AdmissionResponse {
+fn follow(review: &Review, config: &Config, own_account: Option<&str>) -> AdmissionResponse {
     let Review { object, old_object, .. } = review;
+    let requester = Requester::of(review, config, own_account);
     let mut patch = vec![];
     if !object.too_deep {
-        patch = carried::on_update(&object.value);
         if !requester.is_kueue && !requester.is_controller {
-            patch.extend(refill(&old_object.value, &object.value));
+            patch = refill(&old_object.value, &object.value, config);
         }
+        // it depends on `managedBy`, which may have been left out
+        let mut filled = Cow::Borrowed(&object.value);
+        for op in &patch {
+            op.apply(filled.to_mut());
+        }
+        patch.extend(carried::on_update(&filled));
     }
     AdmissionResponse { patch, ..AdmissionResponse::default() }
 }

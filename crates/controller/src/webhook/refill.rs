@@ -10,6 +10,7 @@ use super::default;
 use super::judge::is_deleted;
 use super::response::Op;
 use crate::api::keys;
+use crate::config::Config;
 use crate::kinds;
 
 /// The changes that give an AppWrapper back what it had.
@@ -17,6 +18,8 @@ use crate::kinds;
 /// | field | where |
 /// |---|---|
 /// | labels `workload.codeflare.dev/user`, `…/userid` | missing |
+/// | label `kueue.x-k8s.io/queue-name` | none is given, and the stored one is the default queue |
+/// | `spec.managedBy` | missing |
 /// | finalizer | missing, the AppWrapper is not being deleted, and no other controller manages it |
 /// | `spec.requester` | missing |
 /// | `spec.suspend` | missing, and the AppWrapper has a queue |
@@ -27,14 +30,17 @@ use crate::kinds;
 /// Kueue and the controller write what they mean: they are not asked here. No component is changed where some are added
 /// or removed: validation says so.
 #[must_use]
-pub fn refill(old: &Value, new: &Value) -> Vec<Op> {
+pub fn refill(old: &Value, new: &Value, config: &Config) -> Vec<Op> {
     let (Value::Object(metadata), Value::Object(spec)) = (&new["metadata"], &new["spec"]) else {
         return vec![];
     };
     let has_queue =
         [old, new].iter().any(|aw| !is_empty(&aw["metadata"]["labels"][keys::QUEUE_NAME]));
-    let mut ops = labels(&old["metadata"], metadata);
-    if default::is_ours(spec) {
+    let mut ops = labels(&old["metadata"], metadata, config);
+    if lacks(spec, &old["spec"], "managedBy") {
+        ops.push(Op::set(&["spec", "managedBy"], old["spec"]["managedBy"].clone()));
+    }
+    if old["spec"].as_object().is_none_or(default::is_ours) && default::is_ours(spec) {
         ops.extend(finalizer(&old["metadata"], metadata));
     }
     if lacks(spec, &old["spec"], "requester") {
@@ -47,8 +53,8 @@ pub fn refill(old: &Value, new: &Value) -> Vec<Op> {
     ops
 }
 
-/// The labels of the user.
-fn labels(old: &Value, new: &Map<String, Value>) -> Vec<Op> {
+/// The labels of the user, and that of the default queue.
+fn labels(old: &Value, new: &Map<String, Value>, config: &Config) -> Vec<Op> {
     let none = Map::new();
     let given = match new.get("labels") {
         None | Some(Value::Null) => None,
@@ -59,7 +65,13 @@ fn labels(old: &Value, new: &Map<String, Value>) -> Vec<Op> {
     let is_missing = |key: &&str| {
         given.unwrap_or(&none).get(*key).is_none_or(Value::is_null) && !old["labels"][key].is_null()
     };
+    let queue = &old["labels"][keys::QUEUE_NAME];
+    let is_default =
+        config.admission.default_queue_name.as_deref().is_some_and(|name| queue == name);
+    let given_queue = given.unwrap_or(&none).get(keys::QUEUE_NAME);
+    let lacks_queue = is_default && given_queue.is_none_or(is_empty);
     let missing = [keys::USER, keys::USER_ID].into_iter().filter(is_missing);
+    let missing = missing.chain(lacks_queue.then_some(keys::QUEUE_NAME));
     let missing = missing.map(|key| (key, old["labels"][key].clone()));
     if given.is_some() {
         return missing.map(|(key, value)| Op::set(&["metadata", "labels", key], value)).collect();

@@ -272,12 +272,22 @@ pub fn ready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Times
     entry(&since.pod_sets, &health.name()).filter(|entry| entry.ready).map(|entry| entry.since.0)
 }
 
-/// Since when a pod set lacks pods, as the status that is about to be written has it: since the first failure, where one is
-/// recorded.
-pub fn lacking_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
+/// Since when a pod set lacks pods that it had, as the status that is about to be written has it: since the first failure,
+/// where one is recorded. One that has not been ready since its component arrived, as one that was recreated or that is of a
+/// later step, had none.
+pub fn lacking_since(
+    draft: &Draft<'_>,
+    health: &PodSetHealth<'_>,
+    arrived: Timestamp,
+) -> Option<Timestamp> {
     let since = draft.status.since.as_ref()?;
     let stored = entry(&since.pod_sets, &health.name()).filter(|entry| !entry.ready)?;
-    Some(stored.failed_at.as_ref().unwrap_or(&stored.since).0)
+    if let Some(failed) = &stored.failed_at {
+        return Some(failed.0);
+    }
+    // both times are rounded to seconds, this one up
+    let is_loss = stored.since.0 > Period::from_secs(1).after(arrived);
+    is_loss.then_some(stored.since.0)
 }
 
 /// Since when a pod set is not ready: the anchor of admission and warm-up.

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
 use super::problem::Problem;
-use super::{components, pods, recovery};
+use super::{components, pods, recovery, steps};
 use crate::api::condition::unhealthy;
 use crate::snapshot::workload::{Workload, WorkloadRead};
 use crate::snapshot::{Pod, PodPhase};
@@ -115,8 +115,12 @@ fn dead<'s, 'a>(
 /// A pod that a pod set lacks, where no failed pod of it is left: it may have died of its node.
 fn gone<'s, 'a>(draft: &Draft<'a>, set: &'s PodSetHealth<'a>) -> Option<Dead<'s, 'a>> {
     let is_gone = health::not_replaced(draft, set).is_empty();
-    let at = health::lacking_since(draft, set).filter(|_| is_gone)?;
+    let at = lacking_since(draft, set).filter(|_| is_gone)?;
     Some(Dead { pod: None, at, set })
+}
+
+fn lacking_since(draft: &Draft<'_>, set: &PodSetHealth<'_>) -> Option<Timestamp> {
+    health::lacking_since(draft, set, steps::since(draft, set.component))
 }
 
 /// Whether Kueue looks for another node, or has found one, and a pod that is to run there does not run yet. Kueue evicts
@@ -146,7 +150,7 @@ fn is_made_up_for(draft: &Draft<'_>, set: &PodSetHealth<'_>, workload: &Workload
     let dead: Vec<Dead<'_, '_>> = dead(draft, set).collect();
     let replaced = dead.iter().filter(|dead| is_replaced(**dead, workload)).count();
     let since = dead.first().map(|dead| dead.at).into_iter();
-    let since = since.chain(health::lacking_since(draft, set)).min();
+    let since = since.chain(lacking_since(draft, set)).min();
     let is_alone = replaced == health::not_replaced(draft, set).len();
     let newer = since.filter(|_| is_alone).map_or(0, |since| waiting_since(set, since).count());
     let lacking = usize::try_from(set.expected - set.running).unwrap_or(0);

@@ -33,6 +33,7 @@ fn each_phase_says_what_it_waits_for() {
         ("", json!({}), "waiting for the controller"),
         ("gpu", json!({"phase": "Suspended"}), "waiting for admission by queue gpu"),
         ("", json!({"phase": "Suspended"}), "suspended by spec.suspend"),
+        ("gpu", json!({"phase": "Suspended", "retryAfter": at(160)}), "restarting in 60s"),
         ("", json!({"phase": "Resuming"}), "creating its components"),
         ("", json!({"phase": "Running"}), "waiting for its pods"),
         ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods running"),
@@ -145,6 +146,30 @@ fn who_suspends_it_during_a_reset_is_told_that_it_will_be_suspended() {
         assert_eq!(item.state, want, "{object}");
         // the page counts down by itself
         assert_eq!(item.retry_after.is_some(), want.starts_with("restarting"), "{object}");
+    }
+}
+
+#[test]
+fn a_delay_counts_down_only_once_kueue_has_admitted_it() {
+    let queue = "waiting for admission by queue gpu";
+    let delayed = json!({"phase": "Suspended", "retryAfter": at(160)});
+    let over = json!({"phase": "Suspended", "retryAfter": at(90)});
+    let requeued = json!({"phase": "Suspended", "retryAfter": at(160), "requeue": {"attempt": 0}});
+    for (suspend, status, want) in [
+        (true, &delayed, queue),
+        (false, &delayed, "restarting in 60s"),
+        (false, &over, queue),
+        (false, &requeued, "returning to its queue"),
+    ] {
+        let object = json!({
+            "metadata": {"name": "aw", "namespace": "ns", "labels": {keys::QUEUE_NAME: "gpu"}},
+            "spec": {"components": [], "suspend": suspend}, "status": status,
+        });
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        let item = item(&seen, at(100));
+        assert_eq!(item.state, want, "{object}");
+        let is_counting = item.retry_after.is_some_and(|after| after > at(100));
+        assert_eq!(is_counting, want.starts_with("restarting"), "{object}");
     }
 }
 

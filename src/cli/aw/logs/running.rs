@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Args, Log};
+use super::{Args, Log, without_logs};
 use crate::act::failure_log;
 use crate::api::FailureRecord;
 use crate::cli::Error;
@@ -28,13 +28,14 @@ pub(super) async fn all(
         has_container(&pods, wanted)
             .map_err(|why| Error::Negative(format!("{}: {why}", title(place, one))))?;
     }
+    let no_log = without_logs(one, !pods.is_empty());
     let places = containers(pods, args.container.as_deref());
     let mut notes = vec![];
     if places.len() > LOGS_MAX {
         notes.push(format!("only the first {LOGS_MAX} of {} containers are shown", places.len()));
     }
     if places.is_empty() {
-        notes.push("it has no pods with a log; for the last failure, use --failed".to_owned());
+        notes.push(format!("it has no pods with a log{no_log}"));
     }
     let (mut logs, mut unread) = (vec![], None);
     for (attempt, pod, container) in places.into_iter().take(LOGS_MAX) {

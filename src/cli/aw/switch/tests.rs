@@ -150,6 +150,48 @@ fn what_kueue_has_given_up_is_not_resumed() {
 }
 
 #[test]
+fn what_kueue_keeps_without_a_queue_is_not_resumed() {
+    let inactive = |queue| {
+        let mut inactive = wrapper(Phase::Suspended, queue, true);
+        inactive.annotations.insert(keys::ACTIVE.into(), "false".into());
+        inactive
+    };
+    let admitted = vec![condition("Admitted", "True", "Admitted")];
+    let rows: Vec<(Wrapper, SeenWorkload, bool)> = vec![
+        (wrapper(Phase::Suspended, None, true), workload(true), true),
+        (wrapper(Phase::Suspended, None, true), workload(false), true),
+        (inactive(None), workload(true), true),
+        (inactive(None), workload(false), true),
+        (inactive(Some("gpu")), workload(true), false),
+        (inactive(None), SeenWorkload { conditions: admitted, ..workload(true) }, false),
+    ];
+    for (wrapper, workload, is_kept) in rows {
+        let wrapper = Wrapper { namespace: "ns".into(), ..wrapper };
+        let queued = found(workload);
+        let plan = planned(&wrapper, &queued, SwitchAction::Resume);
+        let advised = held(&wrapper, &queued, "kubectl aw");
+        if is_kept {
+            let (why, remedy) = advised.unwrap();
+            assert!(why.ends_with("and would suspend it again"), "{why}");
+            let label = "kubectl label appwrapper aw -n ns kueue.x-k8s.io/queue-name=QUEUE";
+            assert!(remedy.contains(label), "{remedy}");
+            assert_eq!(plan, SuspendPlan::No(format!("is not resumed: {why}; {remedy}")));
+        } else {
+            assert_eq!((plan, advised), (SuspendPlan::Annotation, None), "{queued:?}");
+        }
+    }
+}
+
+#[test]
+fn a_workload_that_is_not_active_holds_only_what_is_suspended() {
+    let queued = found(workload(false));
+    for (suspend, is_held) in [(true, true), (false, false)] {
+        let wrapper = wrapper(Phase::Suspended, Some("gpu"), suspend);
+        assert_eq!(held(&wrapper, &queued, "kubectl aw").is_some(), is_held, "{suspend}");
+    }
+}
+
+#[test]
 fn a_prebuilt_workload_that_kueue_has_given_up_is_created_again() {
     let given_up = condition("DeactivationTarget", "True", "MaximumExecutionTimeExceeded");
     let queued = found(SeenWorkload { conditions: vec![given_up], ..workload(false) });
@@ -307,7 +349,7 @@ fn who_resumes_is_told_that_somebody_else_deactivated_the_workload() {
         (Some("gpu"), false, given_up, false),
         (Some("gpu"), true, ours, false),
         (Some("gpu"), true, workload(true), false),
-        (None, true, workload(false), false),
+        (None, true, SeenWorkload { queue: Some("gpu".into()), ..workload(false) }, false),
     ] {
         for phase in [Phase::Suspended, Phase::Resetting] {
             let mut wrapper = wrapper(phase, queue, suspend);

@@ -134,7 +134,8 @@ export class List {
     const row = this.#shown[index];
     const name = this.#many ? key(row.namespace, row.name) : row.name;
     const left = row.retryAfter ? seconds(row.retryAfter) - this.now() : 0;
-    const state = left > 0 && row.phase === "Resetting" ? `restarting in ${span(left)}` : row.state;
+    const pauses = left > 0 && ["Resetting", "Suspended"].includes(row.phase);
+    const state = pauses ? `restarting in ${span(left)}` : row.state;
     const age = row.created ? span(this.now() - seconds(row.created)) : "-";
     const texts = [name, phaseName(row.phase), row.queue ?? "-", counted(row), state, age].map(plain);
     [...element.children].forEach((cell, n) => {

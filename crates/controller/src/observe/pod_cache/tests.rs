@@ -155,6 +155,7 @@ fn of_what_is_put_aside_nothing_is_kept_when_it_is_gone() {
     pod_cache.put_aside(&key("a"), vec![not_ours(&stranger, None)]);
     assert!(pod_cache.remove(&stranger).is_empty());
     assert!(pod_cache.groups[&key("a")].deleted.is_empty());
+    assert!(pod_cache.groups[&key("a")].over.is_empty(), "no look asks for it");
     assert_eq!(pod_cache.remove(&ours).len(), 1);
     assert!(!pod_cache.groups[&key("a")].deleted.is_empty());
 }

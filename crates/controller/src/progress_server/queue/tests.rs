@@ -162,7 +162,7 @@ fn one_namespace_does_not_take_all_places() {
     for number in 0..PODS_OF_A_NAMESPACE {
         assert_eq!(put(&mut queue, "flood", number), Ok(()));
     }
-    assert_eq!(put(&mut queue, "flood", PODS_OF_A_NAMESPACE), Err(INTERVAL));
+    assert_eq!(put(&mut queue, "flood", PODS_OF_A_NAMESPACE), Err(Full::Namespace));
     assert_eq!(put(&mut queue, "flood", 0), Ok(()), "a pod that is there goes on");
     assert_eq!(put(&mut queue, "quiet", 0), Ok(()));
 }
@@ -183,10 +183,10 @@ fn several_flooding_namespaces_leave_places_to_others() {
         for number in 0..PODS_IN_ANY_CASE {
             assert_eq!(put(&mut queue, namespace, number), Ok(()), "{namespace}");
         }
-        assert_eq!(put(&mut queue, namespace, PODS_IN_ANY_CASE), Err(INTERVAL), "{namespace}");
+        assert_eq!(put(&mut queue, namespace, PODS_IN_ANY_CASE), Err(Full::Queue), "{namespace}");
         assert_eq!(put(&mut queue, namespace, 0), Ok(()), "a pod that is there goes on");
     }
-    assert_eq!(put(&mut queue, &busy[0], PODS_OF_A_NAMESPACE), Err(INTERVAL));
+    assert_eq!(put(&mut queue, &busy[0], PODS_OF_A_NAMESPACE), Err(Full::Queue));
     let held = |namespace: &String| queue.namespaces[namespace].pods.len();
     assert!(busy.iter().all(|namespace| held(namespace) == PODS_OF_A_NAMESPACE - 4));
     let all: usize = queue.namespaces.values().map(|space| space.pods.len()).sum();

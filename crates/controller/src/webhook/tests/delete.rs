@@ -19,6 +19,12 @@ fn succeeded() -> Value {
     with(&given_aw(), "/status", json!({"conditions": conditions}))
 }
 
+/// In a queue, and in this phase; nothing is deployed.
+fn queued(queue: &str, phase: &str) -> Value {
+    let aw = with(&given_aw(), "/metadata/labels", json!({"kueue.x-k8s.io/queue-name": queue}));
+    with(&aw, "/status", json!({"phase": phase}))
+}
+
 /// How a deletion is answered: where it is only warned of, and by default.
 fn answered(aw: &Value, options: Value, username: &str) -> [String; 2] {
     let review = given_review(Endpoint::ValidateAppWrapper, "DELETE", aw, &Value::Null);
@@ -59,6 +65,14 @@ fn a_deletion_that_frees_quota_early_is_warned_of_or_refused() {
         (deployed("Unknown"), policy("Orphan"), ""),
         (succeeded(), policy("Foreground"), ""),
         (succeeded(), policy("Orphan"), ""),
+        (queued("main", ""), policy("Orphan"), "orphaning deletion"),
+        (queued("main", "Suspended"), policy("Orphan"), "orphaning deletion"),
+        (queued("main", "Suspended"), policy("Foreground"), ""),
+        (queued("main", "Suspended"), policy("Background"), ""),
+        (queued("main", "Succeeded"), policy("Orphan"), ""),
+        (queued("main", "Failed"), policy("Orphan"), ""),
+        (queued("", "Suspended"), policy("Orphan"), ""),
+        (given_aw(), policy("Orphan"), ""),
         (given_aw(), policy("Foreground"), ""),
         (with(&given_aw(), "/status", json!("boo")), policy("Foreground"), ""),
         (json!("boo"), policy("Foreground"), ""),

@@ -25,11 +25,16 @@ fn stored() -> Value {
 
 /// What an update by a user is turned into.
 fn refilled(old: &Value, new: &Value, user: &str) -> Value {
+    refilled_with(&Config::default(), old, new, user)
+}
+
+/// The same with a configuration.
+fn refilled_with(config: &Config, old: &Value, new: &Value, user: &str) -> Value {
     let endpoint = Endpoint::MutateAppWrapper;
     let review = given_review(endpoint, "UPDATE", old, new);
     let review = asked(endpoint, &with(&review, "/request/userInfo/username", json!(user)));
     let mut copy = new.clone();
-    match judge(endpoint, &review, &Config::default(), None, Some(OWN)) {
+    match judge(endpoint, &review, config, None, Some(OWN)) {
         ReviewStep::Final(answer) => answer.patch.iter().for_each(|op| op.apply(&mut copy)),
         other => panic!("it is not final: {other:?}"),
     }
@@ -101,4 +106,31 @@ fn what_admission_wrote_beside_the_components_is_kept() {
     let alone = without(&old, "/metadata/labels/kueue.x-k8s.io~1queue-name");
     let resumed = without(&alone, "/spec/suspend");
     assert_eq!(refilled(&alone, &resumed, "ann"), resumed, "without a queue it is the user's");
+    let sent = with(&old, "/spec/managedBy", json!("kueue.x-k8s.io/multikueue"));
+    let sent = without(&with(&sent, "/spec/progress", json!({"stallAfter": "10m"})), finalizers);
+    let annotations = json!({"workload.codeflare.dev/policies":
+        json!({"progress": {"stallAfter": "10m"}}).to_string()});
+    let sent = with(&sent, "/metadata/annotations", annotations);
+    let left_out = without(&without(&sent, "/spec/managedBy"), "/metadata/annotations");
+    assert_eq!(refilled(&sent, &left_out, "ann"), sent, "with the policies that it carries");
+    let ours = with(&sent, finalizers, json!(["workload.codeflare.dev/finalizer"]));
+    assert_eq!(refilled(&ours, &left_out, "ann"), sent, "the finalizer of what is sent may go");
+}
+
+#[test]
+fn the_default_queue_is_kept_where_none_is_given() {
+    let label = "/metadata/labels/kueue.x-k8s.io~1queue-name";
+    let old = with(&stored(), "/spec/suspend", json!(true));
+    for (default, is_kept) in [("", false), ("main", true), ("other", false)] {
+        let text = format!("admission: {{defaultQueueName: {default:?}}}");
+        let config = Config::parse(&text).expect("settings");
+        let empty = with(&old, label, json!(""));
+        for new in [without(&old, label), empty, without(&old, "/metadata/labels")] {
+            let found = refilled_with(&config, &old, &new, "ann");
+            let queue = &found["metadata"]["labels"]["kueue.x-k8s.io/queue-name"];
+            assert_eq!(queue == "main", is_kept, "{default:?} {new}");
+        }
+        let moved = with(&old, label, json!("else"));
+        assert_eq!(refilled_with(&config, &old, &moved, "ann"), moved, "{default:?}");
+    }
 }

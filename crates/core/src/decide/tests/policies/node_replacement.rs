@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::build::{failed, pod_of, ready, running};
-use crate::api::{AttemptAction, Phase, PodSetSince};
+use crate::api::{AttemptAction, Phase, PodSetSince, condition};
 use crate::decide::VerdictAction::Handle;
 use crate::decide::tests::given::{World, at};
 use crate::kueue::WaitForPodsReady;
@@ -174,9 +174,15 @@ fn the_wait_goes_on_where_the_pod_that_died_is_removed() {
         failed_at: None,
         replaced_until: None,
     };
+    let there_since = |mut world: World, second| {
+        let conditions = &mut world.snapshot.status.component_status[0].conditions;
+        let reason = "ComponentCreatedSuccessfully";
+        condition::set(conditions, condition::RESOURCES_DEPLOYED, true, reason, "", at(second));
+        world
+    };
     let gone = |second| {
         let world = lost("Job/work:2").pod_is(1, created(second));
-        world.since(|since| since.pod_sets = vec![short.clone()])
+        there_since(world.since(|since| since.pod_sets = vec![short.clone()]), 0)
     };
     let found = |has_topology| {
         let placed =
@@ -186,7 +192,12 @@ fn the_wait_goes_on_where_the_pod_that_died_is_removed() {
         world
     };
     let one_of_two = lost("Job/work:3").with(created(25)).with(created(25));
+    // as `steps::arrived` writes it, of a component that was recreated
+    let mut arrived = found(true);
+    arrived.snapshot.status.component_status[0].conditions.clear();
+    let arrived = there_since(arrived, 20);
     for (what, world, due) in [
+        ("nothing of it was ever there", arrived, 380),
         ("Kueue looks for a node", gone(25), 1800),
         ("… and the pod waited before", gone(19), 380),
         ("Kueue has found a node", found(true), 1800),
