@@ -29,6 +29,7 @@ fn each_phase_says_what_it_waits_for() {
     let failure = json!({"pod": "p", "container": "main", "exitCode": 3, "reason": "Error"});
     let bad = condition("Unhealthy", "True", "FoundFailedPods", "Pod/p failed");
     let ready = |status: &str, message: &str| condition("PodsReady", status, "R", message);
+    let resumed = ready("False", "spec.suspend is false");
     for (queue, status, want) in [
         ("", json!({}), "waiting for the controller"),
         ("gpu", json!({"phase": "Suspended"}), "waiting for admission by queue gpu"),
@@ -37,11 +38,7 @@ fn each_phase_says_what_it_waits_for() {
         ("", json!({"phase": "Resuming"}), "creating its components"),
         ("", json!({"phase": "Running"}), "waiting for its pods"),
         ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods running"),
-        (
-            "",
-            json!({"phase": "Running", "conditions": [ready("False", "spec.suspend is false")]}),
-            "waiting for its pods",
-        ),
+        ("", json!({"phase": "Running", "conditions": [resumed]}), "waiting for its pods"),
         (
             "",
             json!({"phase": "Running", "conditions": [{"type": "PodsReady", "status": "False",
