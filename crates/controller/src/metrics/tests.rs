@@ -367,7 +367,7 @@ fn idle_quota_is_summed_from_scrape_to_scrape() {
     assert_eq!(look(115, &["x", "y"]), (30.0, 15.0));
     assert_eq!(look(130, &["y"]), (45.0, 30.0));
     assert_eq!(look(145, &[]), (45.0, 0.0));
-    assert_eq!(look(150, &["x"]), (50.0, 0.0), "idle anew");
+    assert_eq!(look(150, &["x"]), (50.0, 0.0), "idle again");
     assert_eq!(look(9_150, &["x"]), (170.0, 9_000.0), "a long time without a scrape");
     metrics.set_leader(false);
     assert!(look(9_160, &["x"]).0.is_nan(), "a replica that stands by reports nothing");
@@ -380,7 +380,7 @@ fn idle_quota_is_summed_from_scrape_to_scrape() {
     metrics.set_leader(true);
     assert_eq!(look(9_230, &["x"]), (180.0, 600.0), "the first look counts what the status says");
     assert_eq!(look(9_240, &["x"]), (190.0, 610.0));
-    assert_eq!(look(9_250, &["y"]), (200.0, 0.0), "idle anew");
+    assert_eq!(look(9_250, &["y"]), (200.0, 0.0), "idle again");
 }
 
 #[test]

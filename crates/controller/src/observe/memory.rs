@@ -638,7 +638,7 @@ mod tests {
         assert!(!memory.deletion_failed("u", false, true, after));
         memory.deletion_accepted("u");
         memory.tick(Duration::from_mins(10));
-        assert!(!memory.deletion_failed("u", false, true, after), "it is refused anew");
+        assert!(!memory.deletion_failed("u", false, true, after), "it is refused again");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
     let old = condition::find(conditions(&draft.status, blockers.component), kind);
     let forced = condition::is_deletion_forced(conditions(&draft.status, blockers.component));
     let reason = if forced && reason == deleting::INITIATED { deleting::FORCED } else { reason };
-    if old.is_some_and(|old| old.reason == reason) && !is_named_anew(draft, blockers) {
+    if old.is_some_and(|old| old.reason == reason) && !is_message_due(draft, blockers) {
         return;
     }
     let message = waiting_for(blockers);
@@ -57,7 +57,7 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
 }
 
 /// Whether a message about what blocks is due although there is one.
-pub(super) fn is_named_anew(draft: &mut Draft<'_>, blockers: &Blockers) -> bool {
+pub(super) fn is_message_due(draft: &mut Draft<'_>, blockers: &Blockers) -> bool {
     if blockers.is_message_current {
         return false;
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::blockers::{
-    Blockers, blockers, blockers_beside, blockers_of_success, is_named_anew, name_blockers,
+    Blockers, blockers, blockers_beside, blockers_of_success, is_message_due, name_blockers,
     waiting_for,
 };
 use super::draft::Draft;
@@ -62,7 +62,7 @@ pub(super) fn hold_back_success(draft: &mut Draft<'_>) -> bool {
     let blockers = blockers_of_success(draft);
     let message = waiting_for(&blockers);
     let kind = condition::UNDETERMINED_PODS;
-    if !condition::is_true(&draft.status.conditions, kind) || is_named_anew(draft, &blockers) {
+    if !condition::is_true(&draft.status.conditions, kind) || is_message_due(draft, &blockers) {
         draft.say(kind, "OwnerUnknown", &message);
         draft.warn(condition::UNDETERMINED_PODS, message.clone());
     }
