@@ -148,9 +148,12 @@ pub(super) fn of_pods(snapshot: &Snapshot, pods: &[&Pod]) -> Blockers {
 }
 
 fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
-    let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
-    let loss = snapshot.loss_of(pod).map(state_of_node).unwrap_or_default();
-    format!("Pod/{}{node}{loss}{}", pod.name, keeps(&pod.finalizers))
+    let on_node = |node: &String| {
+        let loss = snapshot.loss_of(pod).map(|loss| state_of_node(node, loss));
+        format!(" on node {node}{}", loss.unwrap_or_default())
+    };
+    let node = pod.node.as_ref().map(on_node).unwrap_or_default();
+    format!("Pod/{}{node}{}", pod.name, keeps(&pod.finalizers))
 }
 
 /// The pods whose owner cannot be determined.

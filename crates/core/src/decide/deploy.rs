@@ -172,7 +172,7 @@ fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
         let why = match (&component.presence, &component.creation) {
             (Presence::Present(object), _) => match &object.owner {
                 Owner::Stranger(who) if !object.terminating => {
-                    format!("{title} already exists and is owned by {who}; it is left unchanged")
+                    format!("{title} {}", Owner::of_unchanged(who))
                 }
                 Owner::Us | Owner::Former | Owner::Stranger(_) => return None,
             },

@@ -26,11 +26,8 @@ pub struct Draft<'a> {
     pub testimony: Option<Testimony>,
     /// Since when more pods live than are declared; none where no more do.
     pub over_quota_since: Option<Timestamp>,
-    actions: Vec<Action>,
-    ask: FreshRead,
-    ask_workload: bool,
-    requeue: Option<Timestamp>,
-    events: Vec<Warning>,
+    /// Actions, events, reads and the next look: they change by the functions below alone.
+    decision: Decision,
 }
 
 impl<'a> Draft<'a> {
@@ -42,11 +39,7 @@ impl<'a> Draft<'a> {
             unhealthy: false,
             testimony: None,
             over_quota_since: None,
-            actions: vec![],
-            ask: FreshRead::Nothing,
-            ask_workload: false,
-            requeue: None,
-            events: vec![],
+            decision: Decision::default(),
         }
     }
 
@@ -83,32 +76,33 @@ impl<'a> Draft<'a> {
 
     /// Asks for something to be done.
     pub fn act(&mut self, action: Action) {
-        self.actions.push(action);
+        self.decision.actions.push(action);
     }
 
     /// Whether something is to be done.
     pub fn acts(&self) -> bool {
-        !self.actions.is_empty()
+        !self.decision.actions.is_empty()
     }
 
     /// Whether something must be read before this can be decided.
     pub fn asks(&self) -> bool {
-        self.ask != FreshRead::Nothing || self.ask_workload
+        self.decision.asks()
     }
 
     /// Asks for a read before this can be decided.
     pub fn ask(&mut self, ask: FreshRead) {
-        self.ask = ask;
+        self.decision.ask = ask;
     }
 
     /// Asks for the Workload to be read before this can be decided.
     pub const fn ask_workload(&mut self) {
-        self.ask_workload = true;
+        self.decision.ask_workload = true;
     }
 
     /// Reconciles again at this time; the earliest counts.
     pub fn look_again(&mut self, at: Timestamp) {
-        self.requeue = Some(self.requeue.map_or(at, |before| before.min(at)));
+        let requeue = &mut self.decision.requeue;
+        *requeue = Some(requeue.map_or(at, |before| before.min(at)));
     }
 
     /// Nothing to do before this moment, which is when something will be decided.
@@ -120,7 +114,8 @@ impl<'a> Draft<'a> {
 
     /// Makes an event of type Warning. What others wrote is escaped in its message.
     pub fn warn(&mut self, reason: &'static str, message: impl AsRef<str>) {
-        self.events.push(Warning { reason, message: escape(message.as_ref()).into_owned() });
+        let message = escape(message.as_ref()).into_owned();
+        self.decision.events.push(Warning { reason, message });
     }
 
     /// Gives the event of this reason that says no more than this message another text; whether there is one.
@@ -128,7 +123,7 @@ impl<'a> Draft<'a> {
         let message = escape(message);
         let said =
             |it: &&mut Warning| it.reason == reason && message.starts_with(it.message.as_str());
-        let event = self.events.iter_mut().find(said);
+        let event = self.decision.events.iter_mut().find(said);
         event.map(|event| event.message = escape(text).into_owned()).is_some()
     }
 
@@ -181,8 +176,8 @@ impl<'a> Draft<'a> {
         if self.asks() {
             // nothing may be concluded before the answer
             self.status = stored.clone();
-            self.actions.clear();
-            self.events.clear();
+            self.decision.actions.clear();
+            self.decision.events.clear();
             self.testimony = None;
             return self.decision(next);
         }
@@ -202,23 +197,13 @@ impl<'a> Draft<'a> {
             self.status.recovery_deadline = eviction.map(|eviction| Time(eviction.at));
         }
         if self.status != *stored {
-            self.actions.clear();
+            self.decision.actions.clear();
         }
         self.decision(next)
     }
 
     fn decision(self, next: Phase) -> Decision {
-        Decision {
-            next,
-            status: self.status,
-            actions: self.actions,
-            ask: self.ask,
-            ask_workload: self.ask_workload,
-            requeue: self.requeue,
-            events: self.events,
-            testimony: self.testimony,
-            over_quota_since: self.over_quota_since,
-            verdict: self.verdict,
-        }
+        let Self { status, verdict, testimony, over_quota_since, decision, .. } = self;
+        Decision { next, status, testimony, over_quota_since, verdict, ..decision }
     }
 }

@@ -16,7 +16,7 @@ use super::steps::{self, ComponentStage};
 use super::{Facts, attempts, failure, pods};
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Mutation};
-use crate::snapshot::{Component, Outcome, Pod, PodPhase};
+use crate::snapshot::{Component, FailedJob, Outcome, Pod, PodPhase, Snapshot};
 
 /// Reason of a Job of which too many pods have failed.
 const BACKOFF_LIMIT: &str = "BackoffLimitExceeded";
@@ -123,6 +123,12 @@ fn first_pod<'a>(
     ended_from_outside_alone(draft, index).or_else(|| cause(draft, judged, index, counts))
 }
 
+/// The pod because of which a component failed. It is one that `podFailurePolicy` ignores only where no other one tells.
+pub fn counted_cause<'a>(draft: &Draft<'a>, judged: &Judged<'a>, index: usize) -> Option<&'a Pod> {
+    first_pod(draft, judged, index, |pod| judged.ignores(pod).is_none())
+        .or_else(|| cause(draft, judged, index, |_| true))
+}
+
 /// The failure of a component, and of the pod that is its cause.
 fn of_cause<'a>(draft: &Draft<'a>, index: usize, pod: Option<&'a Pod>) -> Option<Problem<'a>> {
     let component = &draft.facts.snapshot.components[index];
@@ -177,18 +183,47 @@ fn silent_owners(
 
 /// The rule of `podFailurePolicy` that ignores the first failed pod of a component, where it or others ignore all.
 ///
-/// None where the component ran for too long, since no pod is the cause of that. A Job that exceeded its backoff limit
-/// did so because of a pod that it had not replaced: one that was ignored and replaced before says nothing about that.
-/// Where a Job fails by its indexes it expects fewer pods afterwards, so that its last failed pod may look replaced.
+/// None where the component ran for too long, since no pod is the cause of that.
 fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_>) -> Option<i32> {
     let snapshot = draft.facts.snapshot;
     let component = &snapshot.components[failed.index];
     if failure::says(component, failure_view::is_overdue) {
         return None;
     }
-    let pods = failed_pods(draft, Some(failed.index));
-    let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
     let needs_open = failure::says(component, |reason| reason == BACKOFF_LIMIT);
+    ignored_by(snapshot, judged, &failed_pods(draft, Some(failed.index)), needs_open)
+}
+
+/// The Jobs of a component that failed, without those of which every failed pod is ignored, as [`spared_by`] does.
+fn counted_jobs<'a>(draft: &Draft<'a>, judged: &Judged<'a>, index: usize) -> Vec<&'a FailedJob> {
+    let snapshot = draft.facts.snapshot;
+    let jobs = &snapshot.components[index].failed_jobs;
+    if jobs.is_empty() {
+        return vec![];
+    }
+    let pods = failed_pods(draft, Some(index));
+    let is_spared = |job: &FailedJob| {
+        let is_own = |pod: &&Pod| job.pod_set.is_some() && pod.pod_set == job.pod_set;
+        let own: Vec<&Pod> = pods.iter().copied().filter(is_own).collect();
+        let needs_open = job.reason == BACKOFF_LIMIT;
+        !failure_view::is_overdue(&job.reason)
+            && ignored_by(snapshot, judged, &own, needs_open).is_some()
+    };
+    jobs.iter().filter(|job| !is_spared(job)).collect()
+}
+
+/// The rule of `podFailurePolicy` that ignores the first of some failed pods, where it or others ignore all.
+///
+/// A Job that exceeded its backoff limit did so because of a pod that it had not replaced: one that was ignored and replaced
+/// before says nothing about that. Where a Job fails by its indexes it expects fewer pods afterwards, so that its last
+/// failed pod may look replaced.
+fn ignored_by(
+    snapshot: &Snapshot,
+    judged: &Judged<'_>,
+    pods: &[&Pod],
+    needs_open: bool,
+) -> Option<i32> {
+    let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
     // a Job replaces a pod that is Terminating before it counts it; not one that is deleted after its end
     let was_going = |pod: &Pod| {
         let requested = pod.deletion_requested.filter(|_| pod.terminating);
@@ -211,7 +246,7 @@ fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_
 /// was not replaced that does not count. So it is the same
 /// pod whether its own failure is seen first or that of the component. A pod that was deleted because the component had
 /// failed is not the cause of anything.
-pub fn cause<'a>(
+fn cause<'a>(
     draft: &Draft<'a>,
     judged: &Judged<'a>,
     index: usize,
@@ -326,9 +361,9 @@ fn failed_components<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Vec<FailedCo
                 index,
                 reason,
                 message: Cow::Borrowed(message),
-                pod_set: cause(draft, judged, index, |_| true).and_then(|pod| pod.pod_set),
+                pod_set: counted_cause(draft, judged, index).and_then(|pod| pod.pod_set),
                 at: *at,
-                jobs: &component.failed_jobs,
+                jobs: counted_jobs(draft, judged, index),
             }),
             Outcome::Active | Outcome::Succeeded => None,
         })
@@ -340,11 +375,9 @@ fn failed_components<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Vec<FailedCo
 /// Sorts failed components as [`first_cause`] does: by the pod that is the cause of each, where one tells. When a component
 /// says so tells nothing about two that failed in the same second, or that are reported late. Ties go by name.
 fn sort<'a>(draft: &Draft<'a>, judged: &Judged<'a>, failed: &mut [FailedComponent<'a>]) {
-    let counts = |pod: &Pod| judged.ignores(pod).is_none();
     let mut causes: BTreeMap<usize, Option<&Pod>> = BTreeMap::new();
     for each in failed.iter_mut() {
-        let pod = first_pod(draft, judged, each.index, counts)
-            .or_else(|| cause(draft, judged, each.index, |_| true));
+        let pod = counted_cause(draft, judged, each.index);
         each.at = pod.map_or(each.at, failure::finished_at).or(each.at);
         causes.insert(each.index, pod);
     }
@@ -377,7 +410,7 @@ pub fn with_pods<'a>(
             message: format!("pod {} was lost with node {node}", pod.name).into(),
             pod_set: pod.pod_set,
             at: failure::finished_at(pod),
-            jobs: &[],
+            jobs: vec![],
         });
     }
     for pod in &judged.left {
@@ -392,7 +425,7 @@ pub fn with_pods<'a>(
             let (reason, message) = failure::said_by(pod);
             let at = failure::finished_at(pod);
             let (message, pod_set) = (Cow::Borrowed(message), pod.pod_set);
-            failed.push(FailedComponent { index, reason, message, pod_set, at, jobs: &[] });
+            failed.push(FailedComponent { index, reason, message, pod_set, at, jobs: vec![] });
         }
     }
     // each look at a cause goes through all pods

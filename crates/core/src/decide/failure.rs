@@ -207,7 +207,9 @@ pub fn sentence(record: &FailureRecord) -> String {
         text += &format!(" ({reason})");
     }
     if let Some(message) = record.message.as_deref().filter(|message| !message.is_empty()) {
-        text += &format!(": {}", message.trim());
+        // what else is said may follow
+        let message = message.trim();
+        text += &format!(": {}", message.strip_suffix('.').unwrap_or(message));
     }
     text
 }
@@ -260,6 +262,17 @@ mod tests {
             sentence(&record),
             "pod p on node n: container early exited with code 7 (Error)"
         );
+    }
+
+    #[test]
+    fn a_sentence_takes_no_period_of_the_message_over() {
+        for (message, want) in
+            [("Preempted.\n", ": Preempted"), ("no memory", ": no memory"), ("", "")]
+        {
+            let (pod, message) = (Some("p".to_owned()), Some(message.to_owned()));
+            let record = FailureRecord { pod, message, ..FailureRecord::default() };
+            assert_eq!(sentence(&record), format!("pod p{want}"));
+        }
     }
 
     #[test]

@@ -66,10 +66,11 @@ pub fn force(draft: &mut Draft<'_>, pod: &Pod) {
 }
 
 /// What became of a node, and what an administrator can do about it.
-pub fn state_of_node(loss: Loss) -> String {
+pub fn state_of_node(node: &str, loss: Loss) -> String {
     let state = loss.sentence();
     if loss.may_return() {
-        format!(", which {state} (after you shut it down, add the taint {OUT_OF_SERVICE})")
+        let taint = format!("kubectl taint node {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute");
+        format!(", which {state} (once the machine is off: {taint})")
     } else {
         format!(", which {state}")
     }

@@ -177,7 +177,8 @@ pub fn restore(draft: &mut Draft<'_>, stored: &Snapshot, next: Phase) {
     }
     let allowed = draft.facts.snapshot.status.pending_memory.len();
     if stored.status.pending_memory.len() > allowed {
-        draft.warn(INVALID, "status.pendingMemory: ignored, no retry policy in force requests it");
+        let text = "status.pendingMemory is ignored: no RetryPolicy in force requests it";
+        draft.warn(INVALID, text);
     }
     let held: &[&str] = match next {
         Phase::Resuming | Phase::Running | Phase::Suspending => {

@@ -36,16 +36,17 @@ fn sentence(attempt: &Attempt, record: &FailureRecord) -> String {
     if let Some(category) = &record.category {
         text += &format!(", category {category}");
     }
-    text += &format!("; attempt {}: {}", attempt.attempt, decision(attempt));
+    text += &format!("; attempt {}: {}", attempt.attempt, decision(attempt).unwrap_or_default());
     if let Some(message) = record.message.as_deref().filter(|message| !message.is_empty()) {
         text += &format!("; message: {}", message.trim());
     }
     text
 }
 
-/// The action, the rule by which it was chosen, and the retries before.
-fn decision(attempt: &Attempt) -> String {
-    let mut text = attempt.action.map(|action| action.as_str().to_owned()).unwrap_or_default();
+/// The action, the rule by which it was chosen, and the retries before; none where nothing was decided.
+#[must_use]
+pub fn decision(attempt: &Attempt) -> Option<String> {
+    let mut text = attempt.action?.as_str().to_owned();
     if let Some(rule) = &attempt.rule {
         text += &format!(" by {}", decider(rule));
     }
@@ -53,7 +54,7 @@ fn decision(attempt: &Attempt) -> String {
         let source = attempt.rule.as_ref().map(|rule| rule.source);
         text += &format!(", {}", used_before(source, retries));
     }
-    text
+    Some(text)
 }
 
 #[cfg(test)]

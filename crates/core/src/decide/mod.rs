@@ -66,6 +66,7 @@ use crate::tuning::Limits;
 
 pub use attempts::{ATTEMPTS_MAX, current as current_attempt, shows_later as shows_later_attempt};
 pub use health::CLOCK_BEHIND_MAX;
+pub use last_failure::decision as decision_of_attempt;
 pub use verdict::{Verdict, VerdictAction};
 
 /// All that a decision depends on.

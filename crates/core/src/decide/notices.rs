@@ -26,7 +26,9 @@ pub fn invalid_policies(draft: &mut Draft<'_>) {
         draft.warn(INVALID, flaw.clone());
     }
     if let Some(more) = count.checked_sub(FLAWS_MAX).filter(|more| *more > 0) {
-        draft.warn(INVALID, format!("and {more} more rules are ignored"));
+        let what =
+            if more == 1 { "value of the policies is" } else { "values of the policies are" };
+        draft.warn(INVALID, format!("{more} more invalid {what} ignored"));
     }
 }
 

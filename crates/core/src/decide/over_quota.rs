@@ -52,7 +52,8 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
     confirmed.truncate(NAMED_MAX);
     let mut text = confirmed.join("; ");
     if others > 0 {
-        text += &format!("; and {others} more pod sets");
+        let what = if others == 1 { "pod set" } else { "pod sets" };
+        text += &format!("; and {others} more {what}");
     }
     if !known {
         let then = if suspends { "; the AppWrapper will be suspended" } else { "" };

@@ -173,8 +173,10 @@ fn first_failed_pod<'a>(
         .copied()
         .filter(|pod| may_return || !health::may_come_back(draft.facts, pod))
         .collect();
-    let others =
-        if pods.len() > 1 { format!("; {} failed in total", pods.len()) } else { String::new() };
+    let others = match pods.len() {
+        0 | 1 => String::new(),
+        count => format!("; {count} pods failed in total"),
+    };
     Some(Problem {
         message: format!("{}{others}", problem.message),
         failed_at: at.max(failure::ended_at(first).filter(|end| *end <= now).unwrap_or(at)),

@@ -150,9 +150,11 @@ impl<'a> Problem<'a> {
         let component = &snapshot.components[index];
         let text = failed::said(component, failed.reason, &failed.message);
         let judged = self.judged(draft);
-        let (cause, now) = (failed::cause(draft, &judged, index, |_| true), draft.facts.now);
+        let (cause, now) = (failed::counted_cause(draft, &judged, index), draft.facts.now);
         let (other, at) = if let Some(pod) = cause {
-            (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod))
+            // one that is still being ended may have no date of its own
+            let at = failure::finished_at(pod).or(failed.at);
+            (Self::of_pod(draft.facts, pod, self.reason), at)
         } else {
             let (reason, message) = (failed.reason, &failed.message);
             let failure = failure::of_component(snapshot, component, reason, message);
@@ -215,7 +217,7 @@ impl<'a> Problem<'a> {
     /// Whether all that failed was counted already.
     pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
         let of_component = |failed: &FailedComponent<'_>| {
-            let cause = || failed::cause(draft, &self.judged(draft), failed.index, |_| true);
+            let cause = || failed::counted_cause(draft, &self.judged(draft), failed.index);
             Some(failed.index) == self.component
                 || cause().is_some_and(|pod| incidents::is_charged(draft.facts.snapshot, pod))
         };

@@ -64,6 +64,8 @@ struct Guard<'a> {
     field: &'static str,
     /// When the API server answered again after a gap.
     gap: Option<Timestamp>,
+    /// How long calls that keep failing delay the hang at most.
+    gap_max: Period,
     /// Since when pods can report over HTTP.
     reports_since: Option<Timestamp>,
 }
@@ -174,16 +176,18 @@ impl Guard<'_> {
         self.within.after(self.since)
     }
 
-    /// When the hang is acted on: reports that could not be made or written meanwhile have some time.
+    /// When the hang is acted on: reports that could not be made or written meanwhile have some time. However often calls fail,
+    /// it ends: of one call that is refused each time, nothing tells that others are answered.
     fn due(&self) -> Timestamp {
-        let written = self.gap.map(|gap| AFTER_GAP.after(gap));
+        let latest = self.gap_max.after(self.deadline());
+        let written = self.gap.map(|gap| AFTER_GAP.after(gap).min(latest));
         let made = self.reports_since.map(|since| self.within.after(since));
         written.into_iter().chain(made).fold(self.deadline(), Timestamp::max)
     }
 
     /// What is missing, since when, and who reported last.
     fn sentence(&self) -> String {
-        let Self { last, since, within, field, gap: _, reports_since: _ } = self;
+        let Self { last, since, within, field, gap: _, gap_max: _, reports_since: _ } = self;
         let Some(last) = last else {
             return format!(
                 "no progress has been reported since all pods were running at {since} ({field} {within})"
@@ -239,7 +243,8 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
         None => (ready, rules.start_within, START),
     };
     let Snapshot { last_gap: gap, reports_since, .. } = *facts.snapshot;
-    Some(Guard { last, since, within: within?, field, gap, reports_since })
+    let gap_max = facts.config.fault_tolerance.grace_maximum;
+    Some(Guard { last, since, within: within?, field, gap, gap_max, reports_since })
 }
 
 /// Whether the last report says 100 %, or the last one with a percentage since all pods were ready: reports without one may

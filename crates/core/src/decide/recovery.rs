@@ -93,8 +93,8 @@ pub(super) fn warn_if_too_late(draft: &mut Draft<'_>) {
     draft.warn(
         EVICTION_FIRST,
         format!(
-            "Kueue evicts the AppWrapper at {at} ({field} {period}), before pods of the next attempt can run, which \
-             begins at {begins} or later: shorten the pause between attempts ({pause}), or have {field} raised"
+            "Kueue evicts the AppWrapper at {at} ({field} {period}), before pods of the next attempt, which begins at \
+             {begins} or later, can run: shorten the pause between attempts ({pause}), or have {field} raised"
         ),
     );
 }

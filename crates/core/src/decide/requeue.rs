@@ -112,7 +112,7 @@ pub fn release_quota(draft: &mut Draft<'_>) -> bool {
             draft.look_again(POLL.after(draft.facts.now));
             return true;
         }
-        WorkloadRead::Absent => "it has no Workload",
+        WorkloadRead::Absent => "the AppWrapper has no Workload",
         WorkloadRead::Refused(why) => why.as_str(),
     };
     let text = if is_inactive(draft) {

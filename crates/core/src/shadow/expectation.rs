@@ -50,7 +50,7 @@ pub(super) struct Expectation {
     creates: bool,
     action: VerdictAction,
     reason: String,
-    /// When it was decided last.
+    /// When it was decided last, rounded up as the times of failed calls are.
     at: Timestamp,
     /// Since when this controller would have moved on.
     since: Option<Timestamp>,
@@ -76,7 +76,7 @@ impl Expectation {
             creates: decision.actions.iter().any(is_creation),
             action: decision.verdict.action,
             reason: escape(reason).chars().take(REASON_MAX).collect(),
-            at: sight.now,
+            at: sight.anchor,
             since: is_ahead(now.stage, from.stage).then_some(sight.now),
             is_reported: false,
         }
@@ -96,9 +96,9 @@ impl Expectation {
         [Some(self.now), later].into_iter().flatten().collect()
     }
 
-    /// Whether facts may have been missed since it was decided.
+    /// Whether facts may have been missed since it was decided: what was missed before, that look has seen.
     pub(super) fn missed_since(&self, sight: &ShadowInputs<'_>) -> bool {
-        sight.snapshot.last_gap.is_some_and(|gap| gap >= self.at)
+        sight.snapshot.last_gap.is_some_and(|gap| gap > self.at)
     }
 
     /// Whether the move follows from answers to writes that only the active controller made.

@@ -37,12 +37,17 @@ fn decided(world: &World, second: i64) -> Decision {
 impl Watched {
     /// Looks at a second.
     fn look(&mut self, second: i64) -> Vec<Finding> {
+        self.look_until(second, second)
+    }
+
+    /// Looks in between two seconds: the time is rounded down and up.
+    fn look_until(&mut self, second: i64, anchor: i64) -> Vec<Finding> {
         self.second = second;
         let World { snapshot, limits, config } = &self.world;
-        let now = at(second);
+        let (now, anchor) = (at(second), at(anchor));
         let patience = Period::from_secs(PATIENCE.unsigned_abs());
         let snapshot = snapshot.clone();
-        let sight = ShadowInputs { snapshot, limits, config, now, anchor: now, patience };
+        let sight = ShadowInputs { snapshot, limits, config, now, anchor, patience };
         let decision = decided(&self.world, second);
         self.comparison.look(sight, &decision).findings
     }
@@ -300,8 +305,14 @@ fn what_is_not_seen_is_neither_agreed_nor_a_difference() {
     let mut up = watched(given(Phase::Running).pods(&running()));
     up.look(10);
     up.change(World::gone);
-    up.world.snapshot.last_gap = Some(at(10));
+    up.world.snapshot.last_gap = Some(at(11));
     assert_eq!(up.goes(Phase::Resetting), unseen(Phase::Running, Phase::Resetting), "a gap");
+
+    let mut up = watched(given(Phase::Running).pods(&running()));
+    up.world.snapshot.last_gap = Some(at(11));
+    up.look_until(10, 11);
+    let found = only(&up.goes(Phase::Failed));
+    assert_eq!(found, (DifferenceKind::Moved, Phase::Running, Phase::Failed), "a gap before");
 
     let mut up = watched(given(Phase::Running).pods(&running()));
     up.look(10);

@@ -19,7 +19,7 @@ pub enum Said {
 }
 
 /// Asks the rules about each component that failed, the first failure first: of a `JobSet` about each of its
-/// Jobs that failed, then about itself.
+/// Jobs that failed, then about itself. Jobs of which every failed pod is ignored are passed over.
 #[must_use]
 pub fn rule(case: &Case<'_>) -> Said {
     let count: usize = case.components.iter().map(|each| 1 + each.jobs.len()).sum();
@@ -122,7 +122,7 @@ fn failures<'a>(component: &'a FailedComponent<'_>) -> impl Iterator<Item = Fail
         reason: component.reason,
         message: &component.message,
     };
-    component.jobs.iter().map(of_job).chain([itself])
+    component.jobs.iter().copied().map(of_job).chain([itself])
 }
 
 /// What patterns are shown of a message: all of it, or its begin and its end. A log has what matters at

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use k8s_openapi::jiff::Timestamp;
 
 pub use pod_failure::Judged;
-pub use ruling::{Retry, Ruling, RulingAction, counted_by, decider, place, short, used_before};
+pub use ruling::{Retry, Ruling, RulingAction, counted_by, decider, place, used_before};
 
 use super::{Facts, budget};
 use crate::api::{FailureRecord, Retries, RuleRef, RuleSource};
@@ -140,12 +140,12 @@ pub struct FailedComponent<'a> {
     pub reason: &'a str,
     /// Message of its Failed condition; of a wrapped Pod, its own or its container's.
     pub message: Cow<'a, str>,
-    /// Pod set of its first pod that failed, where that is known.
+    /// Pod set of the pod because of which it failed, where that is known: of an ignored pod only where no other one tells.
     pub pod_set: Option<usize>,
     /// When it failed.
     pub at: Option<Timestamp>,
-    /// Jobs of it that failed, the first failure first.
-    pub jobs: &'a [FailedJob],
+    /// Jobs of it that failed, the first failure first; not those of which every failed pod is ignored.
+    pub jobs: Vec<&'a FailedJob>,
 }
 
 /// Reason of a component that lost a pod with its node.

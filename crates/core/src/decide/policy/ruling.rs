@@ -113,9 +113,8 @@ impl Ruling {
     fn decision(&self) -> String {
         let place = place(&self.rule);
         let for_place = if place.is_empty() { String::new() } else { format!(" for {place}") };
-        let left = self
-            .retries
-            .map(|Retries { used, limit }| format!(" ({used} of {limit} restarts used)"));
+        let left =
+            self.retries.map(|retries| format!(" ({})", used(Some(self.rule.source), retries)));
         let left = left.unwrap_or_default();
         match self.rule.source {
             RuleSource::KillSwitch => {
@@ -195,40 +194,6 @@ pub fn counted_by(rule: &RuleRef) -> Option<String> {
     Some(format!("rule {index} of podFailurePolicy"))
 }
 
-/// A rule by which was decided: `retryPolicy infra/oom`, `failurePolicy/maintenance`, `retryLimit`; of a
-/// limit, the rule that it is asked for.
-#[must_use]
-pub fn short(rule: &RuleRef) -> String {
-    use RuleSource::{FailurePolicy, PodFailurePolicy, RetryPolicy};
-
-    let is_limit = rule.source.is_limit();
-    if rule.source == RuleSource::StopWhen {
-        return place(rule);
-    }
-    let counted = counted_by(rule);
-    let index = rule.index.filter(|_| counted.is_none());
-    let place = match (&rule.policy, &rule.name, index) {
-        (Some(policy), Some(name), _) => Some(format!("{RetryPolicy} {policy}/{name}")),
-        (Some(policy), None, _) => Some(format!("{RetryPolicy} {policy}, by default")),
-        (None, Some(name), _) if is_limit => Some(format!("{FailurePolicy}/{name}")),
-        (None, Some(name), _) => Some(format!("{}/{name}", rule.source)),
-        (None, None, Some(index)) => Some(format!("{PodFailurePolicy}.rules[{index}]")),
-        (None, None, None) => None,
-    };
-    let mut text = match place {
-        Some(place) if is_limit => format!("{} of {place}", rule.source),
-        Some(place) => place,
-        None => rule.source.to_string(),
-    };
-    if rule.overrides {
-        text += " (override)";
-    }
-    if let (Some(_), Some(index)) = (counted, rule.index) {
-        text += &format!(", counted by {PodFailurePolicy}.rules[{index}]");
-    }
-    text
-}
-
 /// What decided, in a few words: the rule, or the source where there is no rule.
 #[must_use]
 pub fn decider(rule: &RuleRef) -> String {
@@ -247,9 +212,13 @@ pub fn decider(rule: &RuleRef) -> String {
 /// How many restarts were used before, of how many: `1 of 3 restarts used before`.
 #[must_use]
 pub fn used_before(source: Option<RuleSource>, retries: Retries) -> String {
+    format!("{} before", used(source, retries))
+}
+
+fn used(source: Option<RuleSource>, retries: Retries) -> String {
     let is_uncounted = source == Some(RuleSource::UncountedLimit);
     let what = if is_uncounted { "uncounted restarts" } else { "restarts" };
-    format!("{} of {} {what} used before", retries.used, retries.limit)
+    format!("{} of {} {what} used", retries.used, retries.limit)
 }
 
 #[cfg(test)]
@@ -260,37 +229,6 @@ mod tests {
         let text = |text: Option<&str>| text.map(str::to_owned);
         let (policy, name) = (text(policy), text(name));
         RuleRef { policy, name, index: Some(index), ..RuleRef::plain(source) }
-    }
-
-    #[test]
-    fn a_rule_has_a_short_form() {
-        let of = |source, policy: Option<&str>, name: Option<&str>, index| {
-            let text = |text: Option<&str>| text.map(str::to_owned);
-            let (policy, name) = (text(policy), text(name));
-            short(&RuleRef { policy, name, index, ..RuleRef::plain(source) })
-        };
-        let named = of(RuleSource::RetryPolicy, Some("infra"), Some("oom"), Some(1));
-        assert_eq!(named, "retryPolicy infra/oom");
-        let default = of(RuleSource::RetryPolicy, Some("infra"), None, None);
-        assert_eq!(default, "retryPolicy infra, by default");
-        let unnamed = of(RuleSource::PodFailurePolicy, None, None, Some(0));
-        assert_eq!(unnamed, "podFailurePolicy.rules[0]");
-        assert_eq!(of(RuleSource::RetryLimit, None, None, None), "retryLimit");
-        let counted = ", counted by podFailurePolicy.rules[0]";
-        let limit = of(RuleSource::RetryLimit, None, None, Some(0));
-        assert_eq!(limit, format!("retryLimit{counted}"));
-        let default = of(RuleSource::RetryPolicy, Some("infra"), None, Some(0));
-        assert_eq!(default, format!("retryPolicy infra, by default{counted}"));
-        let limit = of(RuleSource::RetryLimit, Some("infra"), Some("oom"), Some(1));
-        assert_eq!(limit, "retryLimit of retryPolicy infra/oom");
-        let limit = of(RuleSource::UncountedLimit, None, Some("maintenance"), Some(1));
-        assert_eq!(limit, "uncountedLimit of failurePolicy/maintenance");
-        let limit = of(RuleSource::UncountedLimit, None, None, Some(2));
-        assert_eq!(limit, "uncountedLimit of podFailurePolicy.rules[2]");
-        let policy = Some("infra".to_owned());
-        let by = RuleRef { policy, overrides: true, ..RuleRef::plain(RuleSource::RetryPolicy) };
-        let by = RuleRef { name: Some("never".to_owned()), index: Some(0), ..by };
-        assert_eq!(short(&by), "retryPolicy infra/never (override)");
     }
 
     #[test]
@@ -343,7 +281,9 @@ mod tests {
 
     #[test]
     fn the_decider_is_a_rule_or_the_limit_of_a_rule() {
-        use RuleSource::{PodFailurePolicy, RetryLimit, RetryPolicy, UncountedLimit};
+        use RuleSource::{
+            FailurePolicy, PodFailurePolicy, RetryLimit, RetryPolicy, UncountedLimit,
+        };
         for (rule, want) in [
             (RuleRef::plain(RetryLimit), "retryLimit"),
             (
@@ -356,6 +296,12 @@ mod tests {
             ),
             (rule(UncountedLimit, None, None, 2), "uncountedLimit for rule 2 of podFailurePolicy"),
             (rule(PodFailurePolicy, None, None, 2), "rule 2 of podFailurePolicy"),
+            (rule(FailurePolicy, None, Some("again"), 2), "rule again of failurePolicy"),
+            (
+                rule(RetryPolicy, Some("p"), None, 0),
+                "the default action of RetryPolicy p \
+                 (rule 0 of podFailurePolicy counts the failure)",
+            ),
             (
                 RuleRef { overrides: true, ..rule(RetryPolicy, Some("p"), Some("never"), 0) },
                 "rule never of the overriding RetryPolicy p",

@@ -246,7 +246,7 @@ impl<'a> FailureReplay<'a> {
             ) => return vec![],
         };
         let pod_set = evidence.pod.as_ref().and_then(|pod| pod.pod_set);
-        vec![FailedComponent { index, reason, message, pod_set, at: evidence.at, jobs: &[] }]
+        vec![FailedComponent { index, reason, message, pod_set, at: evidence.at, jobs: vec![] }]
     }
 
     /// What was assumed, as far as the replayed decision depends on it.

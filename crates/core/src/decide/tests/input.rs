@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::given::{World, at, given};
-use crate::api::{AppWrapperStatus, Attempt, Phase, PodSetSince, Since, condition};
+use crate::api::{AppWrapperStatus, Attempt, PendingMemory, Phase, PodSetSince, Since, condition};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{PodPhase, Presence};
 use crate::tuning::Period;
@@ -155,6 +155,18 @@ fn nothing_runs_on_after_an_end() {
     assert_eq!(gone.ask(2).verdict.message, message);
     let kept = given(Phase::Succeeded).pods(&[PodPhase::Succeeded, PodPhase::Succeeded]).ask(1);
     assert_eq!((kept.ask, kept.actions), (FreshRead::Nothing, vec![]), "kept for successTTL");
+}
+
+#[test]
+fn memory_that_no_policy_requests_is_ignored_with_a_warning() {
+    let mut world = given(Phase::Running).pods(&TWO);
+    let pending = PendingMemory { container: "main".into(), ..PendingMemory::default() };
+    world.snapshot.status.pending_memory = vec![pending];
+    let decision = world.decide(1);
+    assert_eq!(decision.status.pending_memory, []);
+    let text = "status.pendingMemory is ignored: no RetryPolicy in force requests it";
+    let said = decision.events.iter().find(|event| event.reason == "InvalidStatus");
+    assert_eq!(said.map(|event| event.message.as_str()), Some(text));
 }
 
 #[test]

@@ -448,7 +448,8 @@ fn what_blocks_a_deletion_is_told_with_its_node() {
         (
             Some(Lost::NotReady),
             "Pod/work-0 on node node-1, which has not been ready since 2027-01-15T08:00:00Z \
-             (after you shut it down, add the taint node.kubernetes.io/out-of-service)",
+             (once the machine is off: \
+             kubectl taint node node-1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute)",
         ),
         (
             Some(Lost::Unreachable),

@@ -91,6 +91,20 @@ fn the_table_of_what_is_too_many() {
     }
 }
 
+#[test]
+fn of_many_pod_sets_the_first_are_named_and_the_others_counted() {
+    for (count, want) in
+        [(5, "is declared"), (6, "; and 1 more pod set"), (7, "; and 2 more pod sets")]
+    {
+        let mut world = running(&vec![Running; 2 + count]);
+        for (index, pod) in world.snapshot.pods.iter_mut().enumerate().skip(2) {
+            pod.pod_set = Some(10 + index);
+        }
+        let decision = world.decide(500);
+        assert!(said(&decision).ends_with(want), "{}", said(&decision));
+    }
+}
+
 /// Each look shows other pods, none of which is older than 3 s.
 #[test]
 fn pods_that_live_for_a_moment_are_too_many_too() {

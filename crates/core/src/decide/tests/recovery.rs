@@ -133,8 +133,11 @@ fn a_restart_that_cannot_begin_in_time_is_warned_of_once() {
         let text = warned.next().map(|event| event.message.clone());
         assert_eq!(text.is_some(), want, "{recovery}: {text:?}");
         assert!(warned.next().is_none());
-        for part in ["waitForPodsReady.recoveryTimeout", "before pods of the next attempt can run"]
-        {
+        let begins = at(90 + i64::try_from(pause).unwrap());
+        let late = format!(
+            "before pods of the next attempt, which begins at {begins} or later, can run: shorten"
+        );
+        for part in ["waitForPodsReady.recoveryTimeout", &late] {
             assert!(text.as_ref().is_none_or(|text| text.contains(part)), "{recovery}: {text:?}");
         }
         let seen = world.written(&restart).decide(91);

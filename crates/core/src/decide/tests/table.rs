@@ -739,6 +739,10 @@ fn a_failed_appwrapper_is_kept_for_its_grace_once() {
     });
     let decision = world.decide(30);
     assert_eq!(decision.next, Phase::Failed);
+    let deleting = condition::find(&decision.status.conditions, condition::DELETING_RESOURCES);
+    let (grace, name) = (Period::from_secs(100), "deletionOnFailureGracePeriod");
+    let text = format!("Deletion begins {grace} after the failure ({name})");
+    assert_eq!(deleting.map(|deleting| &deleting.message), Some(&text));
     let failed = world.written(&decision);
     assert_eq!(failed.decide(129).verdict.deadline, Some(at(130)));
     assert_eq!(failed.clone().suspended(true).decide(31).verdict.action, VerdictAction::Delete);

@@ -5,7 +5,7 @@ use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::plan::Action;
 use crate::snapshot::lost::Lost;
-use crate::snapshot::{Pod, PodPhase, Presence};
+use crate::snapshot::{FailedJob, Pod, PodPhase, Presence};
 
 const COUNTED: &str = "Restart retryLimit 0 of 3";
 
@@ -27,6 +27,29 @@ fn rules(lines: &[&str]) -> String {
 fn job(reason: &str, message: &str) -> World {
     running(&["Job/work:2"]).fails(0, reason, message, 20)
 }
+
+/// A component of two parts, each a pod set of one pod.
+fn of_parts(title: &str, parts: [&str; 2]) -> World {
+    let mut world = running(&[title]).component(0, |component| {
+        component.pod_sets.push(component.pod_sets[0].clone());
+        component.parts = parts.map(|part| Some(part.to_owned())).to_vec();
+    });
+    let sets = world.snapshot.components[0].pod_sets.clone();
+    world.snapshot.status.component_status[0].pod_sets = sets;
+    world
+}
+
+/// A pod of the second part.
+fn of_second(pod: Pod) -> Pod {
+    Pod { pod_set: Some(1), ..pod }
+}
+
+fn evicted(pod: Pod) -> Pod {
+    pod.condition("DisruptionTarget", "True", "EvictionByEvictionAPI")
+}
+
+const IGNORE_EVICTED: &str = "podFailurePolicy: {rules: [\
+    {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
 
 /// Two Jobs; the second one failed first.
 fn two() -> World {
@@ -305,6 +328,47 @@ fn each_failed_job_of_a_job_set_is_asked_about() {
             20,
             "RestartIgnoringLimit failurePolicy/f#1",
         ),
+        (
+            "the first rule that matches a Job decides about it",
+            world("onJobFailureReasons: [FailedJobs]").spec(&rules(&[
+                "name: f, action: RestartAppWrapperAndIgnoreMaxRestarts, onJobFailureReasons: [PodFailurePolicy]",
+                "action: FailAppWrapper",
+            ])),
+            20,
+            "RestartIgnoringLimit failurePolicy/f#0",
+        ),
+    ]);
+}
+
+#[test]
+fn a_job_of_which_every_failed_pod_is_ignored_is_passed_over() {
+    let policy = format!(
+        "{IGNORE_EVICTED}\n{}",
+        rules(&[
+            "name: w, action: FailAppWrapper, targetComponents: [set/workers]",
+            "name: d, action: RestartAppWrapper, targetComponents: [set/driver]",
+        ])
+    );
+    let over = "BackoffLimitExceeded";
+    let job = |pod_set, reason: &str, second| FailedJob {
+        pod_set: Some(pod_set),
+        reason: reason.to_owned(),
+        at: Some(at(second)),
+        ..FailedJob::default()
+    };
+    let world = |worker: Pod, reason: &str| {
+        let jobs = vec![job(0, reason, 10), job(1, over, 11)];
+        let set = of_parts("JobSet/set:1", ["workers", "driver"]).spec(&policy);
+        let set = set.component(0, |set| set.failed_jobs = jobs).with(worker);
+        set.with(of_second(failed(0).at(11))).fails(0, "FailedJobs", "", 12)
+    };
+    let ignored = || evicted(failed(0).at(10));
+    let fails = "Fail failurePolicy/w#0";
+    check(vec![
+        ("the driver decides", world(ignored(), over), 12, "Restart failurePolicy/d#1 0 of 3"),
+        ("nothing ignores the worker", world(failed(0).at(10), over), 12, fails),
+        ("the workers ran for too long", world(ignored(), "DeadlineExceeded"), 12, fails),
+        ("another worker fails", world(ignored(), over).with(failed(0).at(10)), 12, fails),
     ]);
 }
 
@@ -345,6 +409,35 @@ fn a_component_of_which_every_failed_pod_is_ignored_is_left_out() {
         ("b failed first, and is ignored", world(), 30, COUNTED),
         ("b is not ignored", world().with(failed(1)), 30, fails),
         ("b ran for too long, whatever its pods did", deadline(), 30, fails),
+    ]);
+}
+
+#[test]
+fn an_ignored_pod_names_the_part_that_failed_only_if_no_other_does() {
+    let lines = rules(&[
+        "name: w, action: RestartAppWrapperAndIgnoreMaxRestarts, targetComponents: [train/Worker]",
+        "name: m, action: FailAppWrapper, targetComponents: [train/Master]",
+    ]);
+    let train = || of_parts("PyTorchJob/train:1", ["Master", "Worker"]);
+    let both = || {
+        let world = train().object_of(0, |object| object.report.unreplaced.extend([0, 1]));
+        let world = world.with(failed(0).at(11)).with(of_second(evicted(failed(0).at(10))));
+        world.fails(0, "JobFailed", "", 12)
+    };
+    let ignoring = format!("{IGNORE_EVICTED}\n{lines}");
+    let going = || {
+        let (requested, due) = (Some(at(20)), Some(at(50)));
+        let pod = Pod { deletion_requested: requested, due_to_go: due, ..evicted(ready(0)) };
+        of_second(Pod { terminating: true, ..pod })
+    };
+    // the Master was replaced before the Worker is evicted
+    let ending = train().with(failed(0).at(5)).with(ready(0)).with(of_second(ready(0)));
+    let ending = ending.spec(&lines).settled(6).pod_is(2, going()).fails(0, "JobFailed", "", 21);
+    let free = "RestartIgnoringLimit failurePolicy/w#0";
+    check(vec![
+        ("the Worker is ignored", both().spec(&ignoring), 12, "Fail failurePolicy/m#1"),
+        ("nothing is ignored", both().spec(&lines), 12, free),
+        ("the Worker is still being ended", ending, 21, free),
     ]);
 }
 

@@ -242,7 +242,7 @@ fn a_return_that_is_not_possible_keeps_the_quota() {
         (refused, "Cannot return to the queue; the quota stays reserved: forbidden"),
         (
             WorkloadRead::Absent,
-            "Cannot return to the queue; the quota stays reserved: it has no Workload",
+            "Cannot return to the queue; the quota stays reserved: the AppWrapper has no Workload",
         ),
     ] {
         let mut world = returning(Phase::Resetting);

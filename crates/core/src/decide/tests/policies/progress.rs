@@ -141,6 +141,8 @@ fn reports_that_could_not_be_written_have_some_time_after_an_outage() {
         ("the API server has just answered again", after_gap(690), 719, "Wait 720"),
         ("and no report came", after_gap(690), 720, "Restart retryLimit 0 of 3"),
         ("it answered in time", after_gap(660), 700, "Restart retryLimit 0 of 3"),
+        ("calls that fail for ever", after_gap(90_000), 87_099, "Wait 87100"),
+        ("… for too long", after_gap(90_000), 87_100, "Restart retryLimit 0 of 3"),
     ]);
     let reports_since = |second| {
         let mut world = ready(0).spec(BOTH).reports(0, step(100, 1));

@@ -5,6 +5,7 @@ use crate::api::{AttemptOutcome, Phase, condition};
 use crate::decide::VerdictAction;
 use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead, Target};
+use crate::snapshot::lost::Lost;
 use crate::snapshot::{CreationFailure, Expected, Object, Pod, PodPhase, Presence, Undetermined};
 use crate::tuning::Period;
 
@@ -185,6 +186,39 @@ fn another_failure_meanwhile_is_decided_about() {
         (decision.next, decision.verdict.action),
         (Phase::Suspending, VerdictAction::Delete)
     );
+}
+
+/// A node is lost at second 20 with a pod of `a` and one of `b`, of which another pod failed before and is ignored.
+#[test]
+fn an_ignored_pod_is_not_recorded_as_the_cause_of_a_recreation() {
+    let policy = "podFailurePolicy: {rules: [\
+                  {action: Ignore, onExitCodes: {operator: In, values: [42]}}]}\n\
+                  failurePolicy: {rules: [{name: again, action: RecreateComponent, \
+                  targetComponents: [b]}]}";
+    let world = running(&["Job/a:1", "Job/b:2"]).spec(policy).ready(0, 1).ready(1, 2).settled(2);
+    let ignored = world.pod_is(1, failed(1).code(42).at(10)).backoff(1, 6, 1).settled(11);
+    let decision = ignored.loses_node(Lost::Deleted, 20).decide(80);
+    assert_eq!(said(&decision), "RecreateComponent failurePolicy/again#0 0 of 3");
+    let closed = &decision.status.attempts[0];
+    let pod = closed.failure.as_ref().and_then(|failure| failure.pod.as_deref());
+    assert_eq!((pod, closed.failed_at.as_ref().map(|at| at.0)), (Some("b-1"), Some(at(20))));
+}
+
+/// `a` is recreated because of a node that had a pod of each component. That of `b` is ignored, and another one of `b` fails.
+#[test]
+fn a_failure_beside_an_ignored_pod_of_a_counted_node_is_counted() {
+    let policy = "podFailurePolicy: {rules: [{action: Ignore, targetComponents: [b], \
+                  onPodConditions: [{type: DisruptionTarget}]}]}\n\
+                  failurePolicy: {rules: [{name: again, action: RecreateComponent, \
+                  targetComponents: [a]}]}";
+    let world = running(&["Job/a:1", "Job/b:2", "Job/c:1"]).spec(policy).backoff(0, 0, 0);
+    let world = world.ready(0, 1).ready(1, 1).with(ready(1).on("node-2")).ready(2, 1).settled(2);
+    let lost = world.loses_node(Lost::Deleted, 20);
+    let decision = lost.decide(21);
+    assert_eq!(said(&decision), "RecreateComponent failurePolicy/again#0 0 of 3");
+    let going = lost.written(&decision).pod_is(2, failed(1).on("node-2").at(25));
+    let failing = going.fails(1, "BackoffLimitExceeded", "", 26);
+    assert_eq!(said(&failing.decide(27)), "Restart retryLimit 1 of 3");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is said of a failure while it is waited for and once it is decided: the condition `Unhealthy`, and the record.
 
-use super::build::{check, container, failed, ready, running};
-use crate::api::condition;
+use super::build::{check, container, failed, in_phase, ready, running};
+use crate::api::{Phase, condition};
 use crate::decide::Decision;
 use crate::decide::tests::given::{World, at};
 use crate::plan::FreshRead;
@@ -70,6 +70,31 @@ fn a_pod_that_goes_hides_no_failed_one() {
         ("it is waited for, and that ends", world.clone(), 59, "Wait 60"),
         ("then nothing replaces it", world, 60, "Restart retryLimit 0 of 3"),
     ]);
+}
+
+#[test]
+fn several_failed_pods_are_counted() {
+    for (count, want) in [(1, "with code 1 (Error)"), (2, "(Error); 2 pods failed in total")] {
+        let world = (0..count).fold(running(&["Job/work:3"]), |world, _| world.with(failed(0)));
+        let message = &unhealthy(&world.decide(21))[2];
+        assert!(message.ends_with(want), "{message}");
+    }
+}
+
+#[test]
+fn of_many_invalid_values_the_first_are_named_and_others_counted() {
+    for (count, want) in [
+        (5, None),
+        (6, Some("1 more invalid value of the policies is ignored")),
+        (7, Some("2 more invalid values of the policies are ignored")),
+    ] {
+        let rule = serde_json::json!({"action": "FailAppWrapper", "targetComponents": ["x"]});
+        let spec = serde_json::json!({"failurePolicy": {"rules": vec![rule; count]}});
+        let world = in_phase(Phase::Empty, &["Job/a:1"]).with_spec(spec).suspended(true);
+        let events = world.decide(0).events;
+        let more = events.iter().find(|event| event.message.contains(" more invalid "));
+        assert_eq!(more.map(|event| event.message.as_str()), want, "{count}");
+    }
 }
 
 #[test]
