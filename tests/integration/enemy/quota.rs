@@ -151,7 +151,9 @@ fn nobody_runs_without_the_queue_that_it_was_created_with() {
         tenant.patch(AW, "a", json!({"spec": run})).await.expect("it has no queue");
         case.phase("a", "Running").await;
         let late = refusal(tenant.patch(AW, "a", labels(json!({QUEUE: "main"}))).await);
-        assert!(late.contains("must not be changed while spec.suspend is false"), "{late}");
+        let until =
+            "must not be changed while spec.suspend is false; to suspend the AppWrapper first";
+        assert!(late.contains(until), "{late}");
     });
 }
 
@@ -239,8 +241,7 @@ fn the_labels_of_pods_are_for_controllers() {
         let uid = victim.expect("it is let in").metadata.uid.expect("a UID");
         let running = case.pod("j-", "Running").await.name;
         let ours = json!({NAME_LABEL: "a", UID_LABEL: uid});
-        let refused =
-            |said: String| assert!(said.contains("must be left to controllers"), "{said}");
+        let refused = |said: String| assert!(said.contains("leave these labels out"), "{said}");
 
         for forgery in [ours.clone(), json!({NAME_LABEL: ""})] {
             let mut forged = pod("forged", &[]);
@@ -356,7 +357,7 @@ fn nobody_detaches_what_was_made_for_an_appwrapper() {
             another["metadata"]["ownerReferences"][0]["apiVersion"] = "x.example/v1".into();
             for change in [alone.clone(), another] {
                 let said = refusal(tenant.patch(kind, name, change).await);
-                assert!(said.contains("must be left to controllers"), "{kind:?}: {said}");
+                assert!(said.contains("must not be changed or removed"), "{kind:?}: {said}");
             }
             let note = json!({"metadata": {"annotations": {"example.org/note": "x"}}});
             tenant.patch(kind, name, note).await.expect("its owner stays");
@@ -388,7 +389,7 @@ async fn detaches_no_job_set(tenant: &Tenant<'_>) {
     case.create(set).await;
     let alone = json!({"metadata": {"ownerReferences": null}});
     let said = refusal(tenant.patch(JOB_SET, "s", alone).await);
-    assert!(said.contains("must be left to controllers"), "{said}");
+    assert!(said.contains("must not be changed or removed"), "{said}");
 }
 
 #[test]

@@ -239,7 +239,9 @@ fn bounded(warnings: impl Iterator<Item = String>) -> Vec<String> {
     };
     let mut kept: Vec<String> = all.iter().take_while(fits).cloned().collect();
     if kept.len() < all.len() {
-        kept.push(format!("and {} more warnings", all.len() - kept.len()));
+        let more = all.len() - kept.len();
+        let noun = if more == 1 { "warning" } else { "warnings" };
+        kept.push(format!("and {more} more {noun}"));
     }
     kept
 }

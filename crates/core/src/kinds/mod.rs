@@ -9,7 +9,8 @@
 //! object ─── report ──▶ its own verdict             from the status of its kind
 //! template ─ templates ▶ what its pods ask for       nodes, memory; `grow` writes more of it
 //!               ├─ requested ▶ what all of them request together
-//!               └─ uncounted ▶ what one of them requests and Kueue does not count
+//!               ├─ uncounted ▶ what one of them requests and Kueue does not count
+//!               └─ uncountable ▶ what all pods of one request, beyond what Kueue can add up
 //! ```
 //!
 //! Everything here is a pure function of JSON that anybody may have written: whatever it is, the
@@ -45,9 +46,11 @@ pub use memory::grow;
 pub use parts::parts;
 pub use path::{Path, PathError};
 pub use progress::{PROGRESS_AUDIENCE, ProgressEndpoint, progress_path};
-pub use quantity::{amount, amounts};
-pub use registry::{Kind, Recorded, Reference, is_record_of, record, recorded, reference};
-pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, render};
+pub use quantity::{amount, amounts, is_negative};
+pub use registry::{
+    Kind, MustStore, Recorded, Reference, is_record_of, must_store, record, recorded, reference,
+};
+pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, check_infos, render};
 pub use report::report;
-pub use requests::{Uncounted, requested, uncounted};
+pub use requests::{Uncounted, requested, uncountable, uncounted};
 pub use templates::{NODE_TERMS, node_requirements, node_terms, templates};

@@ -226,7 +226,17 @@ mod tests {
         #![proptest_config(config())]
 
         #[test]
-        fn what_parses_is_written_as_it_was(text in "(template)?([.][a-z/ ]{0,3}|\\[[0-9]{0,12}\\]?){0,36}") {
+        fn what_follows_the_grammar_is_written_as_it_was(
+            text in "template([.][a-z/ ]{1,3}|\\[(0|[1-9][0-9]{0,8})\\]){0,32}",
+        ) {
+            let path: Path = text.parse().expect("it follows the grammar");
+            prop_assert_eq!(path.to_string(), text);
+        }
+
+        #[test]
+        fn no_text_panics_and_what_parses_is_written_as_it_was(
+            text in "(template)?([.][a-z/ ]{0,3}|\\[[0-9]{0,12}\\]?){0,36}",
+        ) {
             if let Ok(path) = text.parse::<Path>() {
                 prop_assert_eq!(path.to_string(), text);
             }

@@ -17,6 +17,19 @@ pub fn amount(value: &Value) -> Option<f64> {
     amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
 }
 
+/// Whether a value is an amount below 0, which no resource may have.
+#[must_use]
+pub fn is_negative(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64().is_some_and(|amount| amount < 0.0),
+        Value::String(text) => {
+            let size = text.trim().strip_prefix('-').and_then(quantity::amount);
+            size.is_some_and(|amount| amount > 0.0)
+        }
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
 /// The amounts in an object, by resource; what cannot be read is left out.
 #[must_use]
 pub fn amounts(value: Option<&Value>) -> BTreeMap<String, f64> {
@@ -50,6 +63,19 @@ mod tests {
             (json!(["1"]), None),
         ] {
             assert_eq!(amount(&value), want, "{value}");
+        }
+        for (value, want) in [
+            (json!("-1"), true),
+            (json!(" -1.5Gi "), true),
+            (json!(-5), true),
+            (json!(-0.5), true),
+            (json!("-0"), false),
+            (json!(0), false),
+            (json!("1"), false),
+            (json!("-lots"), false),
+            (json!(null), false),
+        ] {
+            assert_eq!(is_negative(&value), want, "{value}");
         }
         let all = amounts(Some(&json!({"cpu": "1", "memory": "lots"})));
         assert_eq!(all, BTreeMap::from([("cpu".to_owned(), 1.0)]));

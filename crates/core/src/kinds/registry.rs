@@ -130,6 +130,27 @@ pub(super) trait Rules: fmt::Debug + Sync {
     /// The last changes to an object that is to be created, of any version of the kind: what is recorded in it for
     /// others goes, and what its operator must be told comes.
     fn finish(&self, _object: &mut Value) {}
+
+    /// The field without which no object is created.
+    fn must_store(&self) -> Option<MustStore> {
+        None
+    }
+}
+
+/// A field that an object must have once it is stored: without it, nobody would see its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MustStore {
+    /// JSON pointer of the field.
+    pub pointer: &'static str,
+    /// Why an API server does not store it.
+    pub why: &'static str,
+}
+
+/// The field of an object that the API server must store, where the object has it.
+#[must_use]
+pub fn must_store(object: &Value) -> Option<MustStore> {
+    let field = Kind::of_object_of_any_version(object).rules().must_store()?;
+    object.pointer(field.pointer).is_some().then_some(field)
 }
 
 /// The memory of one container alone reaches the pods of a template, or that of none.

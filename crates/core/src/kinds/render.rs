@@ -28,6 +28,9 @@ const SERVER_SET: [&str; 8] = [
     "selfLink",
 ];
 
+/// The labels that [`OwnershipLabels::pod_labels`] sets.
+const OURS: [&str; 4] = [keys::APPWRAPPER, keys::APPWRAPPER_UID, keys::ATTEMPT, keys::POD_SET];
+
 /// Whose object it is, and what marks it.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnershipLabels<'a> {
@@ -96,18 +99,8 @@ pub fn render(
     let mut object = component.template.clone();
     stamp_object(&mut object, stamp)?;
     for (index, set) in pod_sets.iter().enumerate() {
-        let path: Path = set.path.parse().map_err(|problem: PathError| {
-            Error::new(format!("podSets[{index}].path"), &set.path, problem.to_string())
-        })?;
-        let mut pod = Fields::of(path.get_mut(&mut object)?, set.path.clone())?;
-        let mut metadata = pod.object("metadata")?;
-        let labels = stamp.pod_labels(index);
-        if let Some(info) = component.pod_set_infos.get(index) {
-            let source = format!("podSetInfos[{index}]");
-            inject_metadata(&mut metadata, info, &labels, &source)?;
-            inject_spec(&mut pod.object("spec")?, info, &source)?;
-        }
-        pod.object("metadata")?.object("labels")?.overwrite(labels);
+        let mut pod = injected(&mut object, component, index, set)?;
+        pod.object("metadata")?.object("labels")?.overwrite(stamp.pod_labels(index));
         avoid(&mut pod, stamp.avoid_nodes)?;
         avoid_suspects(&mut pod, stamp.suspect_nodes)?;
         avoid_marks(&mut pod, stamp.aversions)?;
@@ -124,6 +117,41 @@ pub fn render(
     }
     Kind::of_object_of_any_version(&object).rules().finish(&mut object);
     Ok(object)
+}
+
+/// Checks that the pod templates can take what `podSetInfos` adds to them, as [`render`] adds it.
+///
+/// # Errors
+/// Where a pod set leads nowhere, a field has another type than Kubernetes', or `podSetInfos` and the template have
+/// different values for one label, annotation or node selector entry.
+pub fn check_infos(component: &Component, pod_sets: &[PodSet]) -> Result<(), Error> {
+    if component.pod_set_infos.is_empty() {
+        return Ok(());
+    }
+    let mut object = component.template.clone();
+    for (index, set) in pod_sets.iter().enumerate() {
+        injected(&mut object, component, index, set)?;
+    }
+    Ok(())
+}
+
+/// The pod template of a pod set, with what `podSetInfos` of the same index adds.
+fn injected<'a>(
+    object: &'a mut Value,
+    component: &Component,
+    index: usize,
+    set: &PodSet,
+) -> Result<Fields<'a>, Error> {
+    let path: Path = set.path.parse().map_err(|problem: PathError| {
+        Error::new(format!("podSets[{index}].path"), &set.path, problem.to_string())
+    })?;
+    let mut pod = Fields::of(path.get_mut(object)?, set.path.clone())?;
+    if let Some(info) = component.pod_set_infos.get(index) {
+        let source = format!("podSetInfos[{index}]");
+        inject_metadata(&mut pod.object("metadata")?, info, &source)?;
+        inject_spec(&mut pod.object("spec")?, info, &source)?;
+    }
+    Ok(pod)
 }
 
 /// Namespace, labels and owner of the object itself.
@@ -170,11 +198,10 @@ fn stamp_object(object: &mut Value, stamp: &OwnershipLabels<'_>) -> Result<(), E
 fn inject_metadata(
     metadata: &mut Fields<'_>,
     info: &PodSetInfo,
-    ours: &BTreeMap<String, String>,
     source: &str,
 ) -> Result<(), Error> {
     let mut labels = info.labels.clone();
-    labels.retain(|key, _| !ours.contains_key(key));
+    labels.retain(|key, _| !OURS.contains(&key.as_str()));
     metadata.merge("labels", &labels, source)?;
     metadata.merge("annotations", &info.annotations, source)
 }
@@ -341,6 +368,9 @@ mod tests {
             scheduling_gates: vec![gate("g"), gate("topology")],
         }];
         let stamp = OwnershipLabels { scheduler_name: Some("coscheduler"), ..STAMP };
+        let pod_sets = inspect(&component).expect("it is well formed").pod_sets;
+        assert_eq!(check_infos(&component, &pod_sets), Ok(()));
+        assert_eq!(stamp.pod_labels(0).into_keys().collect::<Vec<_>>(), OURS);
         let object = rendered(&component, &stamp).expect("it can be rendered");
         let pod = &object["spec"]["template"];
         let mut labels = stamp.pod_labels(0);
@@ -393,6 +423,8 @@ mod tests {
             component.template["spec"]["template"]["spec"]["nodeSelector"] = old;
             component.pod_set_infos = vec![info];
             let error = rendered(&component, &STAMP).expect_err("they differ");
+            let pod_sets = inspect(&component).expect("it is well formed").pod_sets;
+            assert_eq!(check_infos(&component, &pod_sets), Err(error.clone()));
             assert_eq!(error.field, format!("podSetInfos[0].{want}"));
             assert!(error.expected.starts_with("\"old\", the value in template.spec.template"));
         }
@@ -420,6 +452,16 @@ mod tests {
             }
             Value::Bool(_) | Value::Number(_) | Value::String(_) => before == after,
         }
+    }
+
+    #[test]
+    fn a_number_of_the_template_keeps_its_digits() {
+        let text = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},
+            "spec":{"ratio":0.9452706955539223}}"#;
+        let component =
+            Component { template: serde_json::from_str(text).unwrap(), ..Component::default() };
+        let object = render(&component, &[], &STAMP).unwrap();
+        assert_eq!(object["spec"].to_string(), r#"{"ratio":0.9452706955539223}"#);
     }
 
     proptest! {

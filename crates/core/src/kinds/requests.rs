@@ -90,6 +90,24 @@ pub fn uncounted(spec: &Value) -> Vec<Uncounted> {
     more.collect()
 }
 
+/// The most of a resource that the pods of a pod set may request together, in the units in which Kueue counts it: the
+/// sum of ten pod sets, the most of an AppWrapper, still fits into the 64 bits of Kueue's numbers. It is 2⁵⁹.
+const COUNTED_MAX: f64 = 576_460_752_303_423_488.0;
+
+/// The resources of which this many pods with this `spec` request more together than Kueue can add up: what they
+/// request, and the most that is counted. Kueue counts thousandths of CPU, and whole units of other resources.
+#[must_use]
+pub fn uncountable(spec: &Value, pods: i32) -> Vec<Uncounted> {
+    let of_one = sum_of_containers(spec, |_| false);
+    let more = of_one.into_iter().filter_map(|(resource, amount)| {
+        // Kueue reads what one pod requests even where there are none
+        let requested = amount * f64::from(pods.max(1));
+        let counted = if resource == "cpu" { COUNTED_MAX / 1e3 } else { COUNTED_MAX };
+        (requested > counted).then_some(Uncounted { resource, requested, counted })
+    });
+    more.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -174,6 +192,31 @@ mod tests {
         for path in ["template.spec.template", "no", ""] {
             let set = PodSet { path: path.into(), ..PodSet::default() };
             assert_eq!(requested([(&component, [set].as_slice())]), BTreeMap::new(), "{path}");
+        }
+    }
+
+    #[test]
+    fn kueue_adds_up_numbers_of_64_bits() {
+        let two = |name: &str, amounts: [&str; 2]| {
+            let both = amounts.map(|amount| container(&json!({ name: amount })));
+            json!({"containers": both})
+        };
+        let gpu = "nvidia.com/gpu";
+        for (spec, pods, want) in [
+            (two(gpu, ["9223372036854775807", "9223372036854775707"]), 1, Some(gpu)),
+            (two(gpu, ["1e18", "0"]), 1, Some(gpu)),
+            (two(gpu, ["1e18", "0"]), 0, Some(gpu)),
+            (two("memory", ["1Ei", "0"]), 1, Some("memory")),
+            (two("memory", ["1Pi", "1Pi"]), 100, None),
+            (two("memory", ["1Pi", "1Pi"]), 1_000, Some("memory")),
+            (two("cpu", ["1e15", "0"]), 1, Some("cpu")),
+            (two("cpu", ["1e9", "1e9"]), 1_000, None),
+            (two("cpu", ["64", "64"]), 1_000_000, None),
+            (json!("odd"), 1, None),
+        ] {
+            let found = uncountable(&spec, pods);
+            let found: Vec<&str> = found.iter().map(|each| each.resource.as_str()).collect();
+            assert_eq!(found, Vec::from_iter(want), "{pods} of {spec}");
         }
     }
 

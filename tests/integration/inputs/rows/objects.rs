@@ -111,6 +111,8 @@ pub(super) fn names() -> Vec<Row> {
     const RULE: &str = "must be 1 to 61";
     let named = |name: &str| Object(with(&good(), "/metadata/name", json!(name)));
     let twins = wrap(&[job("a"), job("a")]);
+    let labels = |of: &str, labels: Value| Object(with(&good(), &format!("{of}/labels"), labels));
+    let of_pods = format!("{FIRST}/template/spec/template/metadata");
     vec![
         row("47", "62 characters", named(&"a".repeat(62)), denied(FIELD, RULE)).server(RULE),
         row("47", "253 characters", named(&"a".repeat(253)), denied(FIELD, RULE)).server(RULE),
@@ -133,6 +135,26 @@ pub(super) fn names() -> Vec<Row> {
             "no name",
             beside("/metadata", json!({"labels": {"a": "b"}})),
             denied("spec.components[0].template.metadata.name", "must be given"),
+        ),
+        row(
+            "72",
+            "value of a label",
+            labels("/metadata", json!({"a": "b c"})),
+            denied("metadata.labels[a]", "at most 63"),
+        )
+        .server("metadata.labels: Invalid value"),
+        row(
+            "72",
+            "key of a label",
+            labels("/metadata", json!({"a b": "c"})),
+            denied("metadata.labels[a b]", "the key must be"),
+        )
+        .server("metadata.labels: Invalid value"),
+        row(
+            "72",
+            "label of pods",
+            labels(&of_pods, json!({"a": "b c"})),
+            denied("spec.components[0].template.spec.template.metadata.labels[a]", "at most 63"),
         ),
         row("72", "bidi", named("a\u{202e}b"), denied(FIELD, RULE)).server("RFC 1123"),
         row("72", "zero width", named("a\u{200b}b"), denied(FIELD, RULE)).server("RFC 1123"),

@@ -147,6 +147,15 @@ pub(super) fn templates() -> Vec<Row> {
             pod("volumes", json!([{"name": "v", "hostPath": {"path": "/"}}])),
             Accepted,
         ),
+        row(
+            "67",
+            "negative amount",
+            pod("containers/0/resources", json!({"requests": {"nvidia.com/gpu": "-100"}})),
+            denied(
+                "spec.components[0].template.spec.template.spec.containers[0].resources.requests[nvidia.com/gpu]",
+                "must be 0 or more",
+            ),
+        ),
         row("67", "account", pod("serviceAccountName", json!("other")), Accepted),
         row(
             "67",

@@ -113,7 +113,7 @@ fn what_is_wrong_with_a_template_spares_the_access_checks() {
     let named = |name: Value| with(&given_aw(), "/spec/components/0/template/metadata/name", name);
     for (aw, want) in [
         (named(json!("")), "spec.components[0].template.metadata.name"),
-        (with(&given_aw(), "/spec/components/0/template/kind", json!("JobList")), "template.kind"),
+        (with(&given_aw(), "/spec/components/0/template/kind", json!("List")), "template.kind"),
         (with(&given_aw(), "/spec/components", json!([])), "spec.components"),
         (with(&given_aw(), "/spec", json!("x")), "spec"),
         (with(&given_aw(), "/kind", json!("Pod")), "kind"),

@@ -81,6 +81,8 @@ fn what_does_not_fit_is_counted() {
     assert!(warnings[0].ends_with("x…"));
     let last = warnings.last().expect("some").clone();
     assert_eq!(last, format!("and {} more warnings", 200 - (warnings.len() - 1)));
+    let one_more = AdmissionResponse::of(&many(Severity::Warning)[..warnings.len()]).warnings;
+    assert_eq!(one_more.last().expect("some"), "and 1 more warning");
 }
 
 proptest! {

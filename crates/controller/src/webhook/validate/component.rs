@@ -130,8 +130,9 @@ fn check(
 ) -> Judged {
     let object = &raw["template"];
     let field = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+    let is_new = occasion != Occasion::Stored;
     template::check(object, &format!("{path}.template"), around, occasion, report);
-    if occasion != Occasion::Stored {
+    if is_new {
         ray::check(object, &format!("{path}.template"), report);
         kubeflow::check(object, &format!("{path}.template"), report);
         warnings::check(object, &format!("{path}.template"), around, report);
@@ -139,7 +140,6 @@ fn check(
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();
     let agrees = |component: &Component| {
-        let is_new = occasion != Occasion::Stored;
         if is_new { kinds::check_other_version(object, &component.pod_sets) } else { Ok(()) }
     };
     let inspected = component
@@ -148,6 +148,10 @@ fn check(
     let mut parts = vec![];
     let pod_sets = match inspected {
         Some(Ok(inspected)) => {
+            if let Some(component) = component.as_ref().filter(|_| is_new && around.queue.is_none())
+            {
+                infos(component, &inspected.pod_sets, path, report);
+            }
             parts = inspected.parts;
             Some(inspected.pod_sets)
         }
@@ -178,6 +182,20 @@ fn check(
         pending: pods.pending,
         parts,
         pods: pods.by_path,
+    }
+}
+
+/// What `podSetInfos` adds to the pods of an AppWrapper without a queue. With one, Kueue replaces it.
+fn infos(component: &Component, pod_sets: &[PodSet], path: &str, report: &mut Findings) {
+    if let Err(error) = kinds::check_infos(component, pod_sets) {
+        let field = format!("{path}.{}", error.field);
+        report.invalid(field, error.value, format!("expected {}", error.expected));
+    }
+    let (given, used) = (component.pod_set_infos.len(), pod_sets.len());
+    if given > used {
+        let message =
+            format!("entries beyond the number of pod sets, {used}, have no effect: each has one");
+        report.doubtful(format!("{path}.podSetInfos"), Some(&given.to_string()), message);
     }
 }
 
@@ -248,7 +266,8 @@ fn totals(all: &[Judged], report: &mut Findings) {
         let mut reasons: Vec<String> =
             shown.iter().enumerate().map(|(i, each)| without_pods(i, each, report)).collect();
         if !more.is_empty() {
-            reasons.push(format!("and {} more components", more.len()));
+            let noun = if more.len() == 1 { "component" } else { "components" };
+            reasons.push(format!("and {} more {noun}", more.len()));
         }
         let message =
             format!("must have at least one pod set, but has none: {}", reasons.join("; "));

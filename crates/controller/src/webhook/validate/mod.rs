@@ -10,6 +10,7 @@
 //! Objects come as JSON that anybody may have written: every problem is a [`Finding`] with the path
 //! of its field, all are reported, each once, and nothing makes it panic.
 
+mod amounts;
 mod budget;
 mod carried;
 mod component;
@@ -62,9 +63,9 @@ pub const SKIPPED: &[&str] = &[
     "the user and the controller can create every component (SubjectAccessReview)",
     "the named queue and RetryPolicies exist",
     "no other object has the name of a component",
-    "the fields of each component, apart from the types of those in its pod specs: when the controller creates it, the \
-     API server rejects wrong values and drops unknown fields; to check them now: kubectl aw unwrap -f FILE | kubectl \
-     create --dry-run=server -f -",
+    "the fields of each component, apart from labels, annotations and the types of those in its pod specs: when the \
+     controller creates it, the API server rejects wrong values and drops unknown fields; to check them now: kubectl aw \
+     unwrap -f FILE | kubectl create --dry-run=server -f -",
 ];
 
 /// API version of the AppWrapper.
@@ -107,6 +108,9 @@ fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
         object::name(metadata, &mut report);
         if occasion == Occasion::Stored || size::labels(metadata, &mut report) {
             object::queue(&object::texts(metadata, "labels", &mut report), &mut report);
+            if occasion != Occasion::Stored {
+                object::keys_and_values(metadata, "metadata", &mut report);
+            }
         }
         object::stray_keys(metadata, &mut report);
         let limits = object::limits(metadata, config, &mut report);

@@ -13,7 +13,7 @@ use crate::tuning::{KEYS, Limits, Severity, names, shortened};
 /// The most levels of objects and lists, the object itself being the first.
 pub(in crate::webhook) const LEVELS_MAX: usize = 64;
 /// What the API server appends to `generateName`.
-const GENERATED: &str = "xxxxx";
+pub(super) const GENERATED: &str = "xxxxx";
 /// The most keys that are compared with the label of the queue.
 const COMPARED_MAX: usize = 20;
 
@@ -133,6 +133,30 @@ pub(super) fn texts(
         }
     }
     texts
+}
+
+/// The keys of labels and annotations, and the values of labels, are such as every API server takes. What is no text is
+/// reported elsewhere.
+pub(super) fn keys_and_values(metadata: &Value, path: &str, report: &mut Findings) {
+    for part in ["labels", "annotations"] {
+        for (key, value) in metadata[part].as_object().into_iter().flatten() {
+            let is_label = part == "labels";
+            // the prefix of an annotation may have capitals
+            let is_good = names::is_qualified(key)
+                || !is_label && names::is_qualified(&key.to_ascii_lowercase());
+            let value = value.as_str().filter(|value| is_label && !value.is_empty());
+            let bad = value.filter(|value| !names::is_label_value(value));
+            if is_good && bad.is_none() {
+                continue;
+            }
+            let field = format!("{path}.{part}[{}]", shortened(key));
+            if !is_good {
+                report.wrong(field, format!("the key {}", names::QUALIFIED));
+            } else if let Some(value) = bad.filter(|_| !report.has_error(&field)) {
+                report.invalid(field, value, names::LABEL_VALUE);
+            }
+        }
+    }
 }
 
 /// The label of the queue holds the name of a LocalQueue; the API server allows more in the value of a label.

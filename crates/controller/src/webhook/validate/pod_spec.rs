@@ -92,7 +92,8 @@ impl Shape {
             Self::Text => value.is_string(),
             Self::Flag => value.is_boolean(),
             Self::Int32 => is_whole(value, &(f64::from(i32::MIN)..=f64::from(i32::MAX))),
-            Self::Int64 => is_whole(value, &(-9e18..=9e18)),
+            // a number of 64 bits is not compared as a float, which would round it
+            Self::Int64 => value.is_i64() || is_whole(value, &(-9e18..=9e18)),
             Self::Port => value.is_string() || Self::Int32.is(value),
             Self::Quantity => value.is_number() || value.as_str().is_some_and(is_quantity),
             Self::List(_) | Self::Map(_) | Self::Object(_) => false,
@@ -122,13 +123,13 @@ fn is_whole(value: &Value, bounds: &RangeInclusive<f64>) -> bool {
     value.as_f64().is_some_and(|number| number.fract() == 0.0 && bounds.contains(&number))
 }
 
-/// Whether Kubernetes reads a text as a quantity; that it may not be negative is said later.
+/// Whether Kubernetes reads a text as a quantity. Which of them may not be negative is known to `amounts`.
 fn is_quantity(text: &str) -> bool {
     let text = text.trim();
     quantity::amount(text.strip_prefix('-').unwrap_or(text)).is_some()
 }
 
-/// What a value is, without the value: it may be a password.
+/// What a value is, without the value.
 const fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -194,8 +195,18 @@ impl<'a> Comparison<'a, '_> {
         if self.report.has_error(&field) {
             return;
         }
-        let is_amount = matches!(shape, Shape::Quantity) && value.is_string();
-        let given = if is_amount { text(value) } else { type_of(value).to_owned() };
+        // any other value may be a password
+        let is_shown = match shape {
+            Shape::Quantity => value.is_string(),
+            Shape::Int32 | Shape::Int64 | Shape::Port => value.is_number(),
+            Shape::Anything
+            | Shape::Text
+            | Shape::Flag
+            | Shape::List(_)
+            | Shape::Map(_)
+            | Shape::Object(_) => false,
+        };
+        let given = if is_shown { text(value) } else { type_of(value).to_owned() };
         self.report.invalid(field, given, shape.expected(value));
     }
 

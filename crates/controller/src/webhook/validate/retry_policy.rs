@@ -29,14 +29,24 @@ pub fn retry_policy(policy: &Value, config: &Config) -> Vec<Finding> {
         && object::is_a(policy, API_VERSION, "RetryPolicy", &mut report)
     {
         if let Some(metadata) = object::metadata(policy, &mut report) {
-            let name = metadata["name"].as_str().unwrap_or_default();
-            if !names::is_subdomain(name) {
-                report.invalid("metadata.name", name, names::SUBDOMAIN);
-            }
+            own_name(metadata, &mut report);
         }
         spec(policy, config, &mut report);
     }
     report.into_findings()
+}
+
+/// A name, or a `generateName` that makes one.
+fn own_name(metadata: &Value, report: &mut Findings) {
+    let given = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let (name, prefix) = (given("name"), given("generateName"));
+    let is_generated = name.is_empty() && !prefix.is_empty();
+    if is_generated && !names::is_subdomain(&format!("{prefix}{}", object::GENERATED)) {
+        report.invalid("metadata.generateName", prefix, names::SUBDOMAIN);
+    }
+    if !is_generated && !names::is_subdomain(name) {
+        report.invalid("metadata.name", name, names::SUBDOMAIN);
+    }
 }
 
 fn spec(policy: &Value, config: &Config, report: &mut Findings) {

@@ -109,7 +109,7 @@ fn object(
             let names: Vec<&str> =
                 schema.properties.iter().flatten().map(|(name, _)| name.as_str()).collect();
             let meant = suggestion(name, &names, report);
-            let message = format!("unknown field, has no effect (kubectl refuses it){meant}");
+            let message = format!("unknown field, has no effect{meant}");
             let field = format!("{path}.{}", shortened(name));
             report.doubtful(field, Some(&text(value)), message);
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::component::{POD_SETS_MAX, ValidationContext};
 use super::finding::{Findings, text};
-use super::{Occasion, pod_spec, size};
+use super::{Occasion, amounts, object as objects, pod_spec, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::config::AllowedKind;
 use crate::kinds::{self, Kind, Uncounted};
@@ -105,6 +105,9 @@ pub(super) fn check(
     labels(metadata, &path, report);
     misplaced(metadata, &path, report);
     queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, occasion, report);
+    if occasion != Occasion::Stored {
+        objects::keys_and_values(metadata, &path, report);
+    }
     if is_new_for_kueue(around, occasion)
         && is_gated_if_elastic(object)
         && metadata["annotations"][ELASTIC] == "true"
@@ -200,7 +203,13 @@ pub(super) fn check_pods(
             let message = "must be left out: it bypasses the scheduler and the quota";
             report.invalid(format!("{field}.nodeName"), text(&spec["nodeName"]), message);
         }
+        if around.queue.is_some() || occasion != Occasion::Stored {
+            amounts::check(spec, &field, report);
+        }
         if around.queue.is_some() {
+            let sets = inferred.iter().chain(declared).filter(|set| set.path == text_of_path);
+            let count = sets.map(PodSet::count).max().unwrap_or_default();
+            amounts::uncountable(spec, count, &field, report);
             uncounted(spec, &field, report);
         }
         let items = |list: &str| spec[list].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -214,6 +223,7 @@ pub(super) fn check_pods(
         };
         pods.by_path.insert(text_of_path.to_owned(), template);
         if occasion != Occasion::Stored {
+            objects::keys_and_values(&pod["metadata"], &metadata, report);
             counts(spec, &field, all().count(), report);
             // more of them are too many
             if is_few {
@@ -324,7 +334,9 @@ fn kind(object: &Value, path: &str, around: &ValidationContext<'_>, report: &mut
     if group == GROUP && kind == "AppWrapper" {
         return report.invalid(field, kind, "must not be an AppWrapper of any version");
     }
-    if kind.ends_with("List") {
+    let has_items = object["items"].is_array() && object.get("spec").is_none();
+    // the name of any other kind may end so
+    if kind == "List" || kind.ends_with("List") && has_items {
         let message = "must not be a list: use a separate component for each object";
         return report.invalid(field, kind, message);
     }

@@ -188,8 +188,8 @@ fn jobs(kind: &Kind, object: &Value, path: &str, grace: Period, report: &mut Fin
         managed(format!("{path}.managedBy"), &spec["managedBy"], JOB_CONTROLLER, report);
         let limit = &spec["backoffLimitPerIndex"];
         if !limit.is_null() {
-            let message = "a JobSet does not report failed indexes: failureGracePeriod after one fails for good, the \
-                           AppWrapper restarts; to let the others end, wrap a Job instead";
+            let message = "a JobSet does not report failed indexes: when an index has no retry left, the AppWrapper \
+                           restarts after failureGracePeriod; to let the others end, wrap a Job instead";
             report.doubtful(format!("{path}.backoffLimitPerIndex"), Some(&text(limit)), message);
         }
     }
@@ -239,7 +239,7 @@ fn runs_on(object: &Value, path: &str, report: &mut Findings) {
     if keeps_cluster_for_lifetime(spec) {
         let instead = if strategy.is_null() { "" } else { "use DeleteCluster, and " };
         let message = format!(
-            "the cluster runs on for so many seconds after the job, and the AppWrapper does not end before: \
+            "the cluster runs on for that many seconds after the job, and the AppWrapper does not end before: \
              {instead}leave it out"
         );
         let field = format!("{path}.spec.ttlSecondsAfterFinished");

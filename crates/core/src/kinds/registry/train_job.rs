@@ -14,7 +14,7 @@ use super::super::infer::pod_set;
 use super::super::node::Node;
 use super::super::status::{JobCounts, Object};
 use super::core::JOB_INDEX;
-use super::{End, Error, JOB, JOB_SET, Kind, LimitedMemory, Reference, Rules};
+use super::{End, Error, JOB, JOB_SET, Kind, LimitedMemory, MustStore, Reference, Rules};
 use crate::api::{PodSet, keys};
 use crate::snapshot::{Expected, Report};
 
@@ -173,6 +173,12 @@ impl Rules for TrainJob {
         if let (Some(per_node), Some(resources)) = (per_node, resources) {
             *per_node = resources; // also what a retry with more memory has
         }
+    }
+
+    /// Pods get their labels and their node selectors by it.
+    fn must_store(&self) -> Option<MustStore> {
+        let why = "Kubeflow Trainer does not store spec.runtimePatches: it must be 2.2 or newer";
+        Some(MustStore { pointer: "/spec/runtimePatches", why })
     }
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {

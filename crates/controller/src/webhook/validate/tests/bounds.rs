@@ -168,6 +168,48 @@ fn metadata_may_be_anything() {
 }
 
 #[test]
+fn labels_and_annotations_are_such_as_the_api_server_takes() {
+    let component = "/spec/components/0/template";
+    for (at, path) in [
+        ("/metadata", "metadata"),
+        (&format!("{component}/metadata"), "spec.components[0].template.metadata"),
+        (
+            &format!("{component}/spec/template/metadata"),
+            "spec.components[0].template.spec.template.metadata",
+        ),
+    ] {
+        let set = |part: &str, key: &str, value: &str| {
+            with(&given(&[job("a")]), &format!("{at}/{part}"), json!({ key: value }))
+        };
+        let long = "x".repeat(64);
+        for (part, key, value, want) in [
+            ("labels", "a b", "x", ": the key must be a name of at most 63"),
+            ("labels", "/a", "x", ": the key must be a name of at most 63"),
+            ("labels", "a/b/c", "x", ": the key must be a name of at most 63"),
+            ("labels", "Example.com/a", "x", ": the key must be a name of at most 63"),
+            ("labels", "a", "b c", ": Invalid value: \"b c\": must be at most 63 letters"),
+            ("labels", "a", &long, ": Invalid value: \"xxx"),
+            ("annotations", "a b", "x", ": the key must be a name of at most 63"),
+            ("annotations", &long, "x", ": the key must be a name of at most 63"),
+        ] {
+            let aw = set(part, key, value);
+            only(path, &judged(&aw), &format!("error: {path}.{part}["), want);
+            // it is there already
+            let changed = with(&aw, "/spec/suspend", json!(false));
+            let said = update(&aw, &changed, Requester::default(), &Config::default());
+            assert_eq!(say(said), Vec::<String>::new(), "{path} {key}");
+        }
+        for (part, key, value) in [
+            ("labels", "a", ""),
+            ("labels", "example.com/A_b.c", "B-1_c.d"),
+            ("annotations", "Example.com/a", "any text: of any length"),
+        ] {
+            assert_eq!(judged(&set(part, key, value)), Vec::<String>::new(), "{path} {key}");
+        }
+    }
+}
+
+#[test]
 fn depth_is_bounded() {
     let nest = |levels: usize| {
         let mut value = json!({});

@@ -39,7 +39,7 @@ fn a_template_is_one_object_of_the_user_alone() {
         ("69", "metadata.annotations", json!({"a": "x".repeat(262_144)}), "at most 262144 bytes"),
         ("53", "status", json!({"succeeded": 1}), "must be left out"),
         ("57", "metadata.namespace", json!("other"), "the AppWrapper's own namespace \"team\""),
-        ("60", "kind", json!("JobList"), "must not be a list"),
+        ("60", "kind", json!("List"), "must not be a list"),
     ] {
         let pointer = format!("{template}/{}", place.replace('.', "/"));
         // without pods, so that a kind that is not known any more is no second problem
@@ -89,7 +89,7 @@ fn what_a_template_probably_does_not_mean_is_doubtful() {
     only("ray", &judged(&ray(json!(false))), &start, "the AppWrapper does not end");
     let start = format!("warning: {template}.spec.ttlSecondsAfterFinished: \"5\": ");
     for stays in [json!(true), json!(null)] {
-        only("ray", &judged(&ray(stays)), &start, "the cluster runs on for so many seconds");
+        only("ray", &judged(&ray(stays)), &start, "the cluster runs on for that many seconds");
     }
     let paused = |kind: &str| {
         let spec = json!({"paused": true, "template": job("a")["spec"]["template"]});
@@ -375,7 +375,12 @@ fn indexes_that_a_job_set_does_not_report_are_doubtful() {
     let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"name": "a"}, "spec": {"replicatedJobs": replicated}});
     let start = "warning: spec.components[0].template.spec.replicatedJobs[0].template.spec.backoffLimitPerIndex: ";
-    only("", &judged(&given(&[set])), start, "a JobSet does not report failed indexes");
+    only(
+        "",
+        &judged(&given(&[set])),
+        start,
+        "a JobSet does not report failed indexes: when an index",
+    );
 }
 
 #[test]
@@ -434,6 +439,27 @@ fn an_appwrapper_is_not_nested_in_any_way() {
     let reference = json!({"kind": "AppWrapper", "apiVersion": "workload.codeflare.dev/v1beta2"});
     let event = with(&service("a"), "/regarding", reference);
     assert_eq!(judged(&given(&[event, job("a")])), Vec::<String>::new());
+}
+
+#[test]
+fn a_list_is_no_component_though_a_kind_may_end_with_list() {
+    for (kind, field, value, is_list) in [
+        ("List", "items", json!([]), true),
+        ("List", "spec", json!({}), true),
+        ("JobList", "items", json!([]), true),
+        ("AllowList", "spec", json!({"cidrs": []}), false),
+        ("AllowList", "data", json!({}), false),
+    ] {
+        let object = json!({"apiVersion": "example.com/v1", "kind": kind,
+            "metadata": {"name": "l"}, field: value});
+        let said = judged(&given(&[object, job("b")]));
+        if is_list {
+            let start = "error: spec.components[0].template.kind: Invalid value: ";
+            only(kind, &said, start, "must not be a list");
+        } else {
+            assert_eq!(said, Vec::<String>::new(), "{kind} {field}");
+        }
+    }
 }
 
 #[test]
@@ -757,7 +783,15 @@ fn a_pod_in_a_queue_requests_what_kueue_counts() {
     let start = "error: spec.components[0].template.spec.template.spec";
     let whole = json!({"containers": [{"name": "c"}], "resources": {"requests": {"cpu": 64}}});
     let claims = json!({"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpu"}]});
+    let most = |amount: &str| {
+        let resources = json!({"requests": {"nvidia.com/gpu": amount}});
+        json!({"name": "c", "resources": resources})
+    };
+    let overflow = json!({
+        "containers": [most("9223372036854775807"), most("9223372036854775707")],
+    });
     for (spec, field, fragment) in [
+        (overflow, ": Invalid value: \"18446744073709552000 nvidia.com/gpu\"", "cannot add up"),
         (inits(json!([sidecar])), ": Invalid value: \"16 nvidia.com/gpu\"", "(8 nvidia.com/gpu)"),
         (whole, ": Invalid value: \"64 cpu\"", "(0 cpu)"),
         (claims, ".resourceClaims: ", "must be left out"),
@@ -773,9 +807,55 @@ fn a_pod_in_a_queue_requests_what_kueue_counts() {
         );
         only("later", &say(later), &format!("{start}{field}"), fragment);
     }
+    // whatever the pods of others request
+    let less = json!({"containers": [most("-100")]});
+    let later =
+        update(&aw(&less, None), &aw(&less, Some("q")), Requester::default(), &Config::default());
+    let field = format!(
+        "{start}.containers[0].resources.requests[nvidia.com/gpu]: Invalid value: \"-100\": "
+    );
+    for said in [judged(&aw(&less, Some("q"))), judged(&aw(&less, None)), say(later)] {
+        only("negative", &said, &field, "must be 0 or more");
+    }
     for spec in [inits(json!([container("i", 16), sidecar])), inits(json!([container("i", 9)]))] {
         assert_eq!(judged(&aw(&spec, Some("q"))), Vec::<String>::new());
     }
+}
+
+#[test]
+fn what_pod_set_infos_add_without_a_queue_fits_the_template() {
+    let added = |infos: Value| {
+        let mut aw = given(&[job("a")]);
+        let component = &mut aw["spec"]["components"][0];
+        let pod = &mut component["template"]["spec"]["template"];
+        let zone = json!({"zone": "a"});
+        pod["metadata"] = json!({"labels": zone, "annotations": zone});
+        pod["spec"]["nodeSelector"] = zone;
+        component["podSetInfos"] = infos;
+        aw
+    };
+    let first = "spec.components[0].podSetInfos";
+    for part in ["nodeSelector", "labels", "annotations"] {
+        let aw = added(json!([{part: {"zone": "b"}}]));
+        let start = format!("error: {first}[0].{part}[zone]: Invalid value: \"b\": expected \"a\"");
+        only(part, &judged(&aw), &start, "the value in template.spec.template.");
+        // Kueue replaces it
+        let queued = with(&aw, "/metadata/labels", json!({ QUEUE: "q" }));
+        assert_eq!(judged(&queued), Vec::<String>::new(), "{part}");
+        // it is there already
+        let changed = with(&aw, "/metadata/annotations", json!({"a": "b"}));
+        let said = update(&aw, &changed, Requester::default(), &Config::default());
+        assert_eq!(say(said), Vec::<String>::new(), "{part}");
+        let same = added(json!([{part: {"zone": "a", "rack": "b"}}]));
+        assert_eq!(judged(&same), Vec::<String>::new(), "{part}");
+    }
+    let start = format!("warning: {first}: \"2\": ");
+    only(
+        "two",
+        &judged(&added(json!([{}, {}]))),
+        &start,
+        "the number of pod sets, 1, have no effect",
+    );
 }
 
 /// An AppWrapper in a queue, with such annotations on its 8 pods.
@@ -1000,6 +1080,11 @@ fn a_component_without_pods_is_named_with_its_kind() {
             ["a", "b", "c", "d", "e"].map(service).to_vec(),
             "components[0] Service/a has no pods; components[1] Service/b has no pods; \
              components[2] Service/c has no pods; and 2 more components",
+        ),
+        (
+            ["a", "b", "c", "d"].map(service).to_vec(),
+            "components[0] Service/a has no pods; components[1] Service/b has no pods; \
+             components[2] Service/c has no pods; and 1 more component",
         ),
     ] {
         let start = "error: spec.components: must have at least one pod set, but has none: ";

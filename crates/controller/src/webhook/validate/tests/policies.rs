@@ -432,7 +432,7 @@ fn doubtful_rules_of_a_pod_failure_policy_are_warned_of() {
     let said = pod_failure(json!([{"action": "Ignore",
         "onPodConditions": [{"type": "DisruptionTarget"}], "onTerminationMessage": {"pattern": "x"}}]));
     let start = "warning: spec.podFailurePolicy.rules[0].onTerminationMessage: ";
-    only("-", &said, start, "unknown field, has no effect (kubectl refuses it)");
+    only("-", &said, start, "unknown field, has no effect");
     let codes = json!({"containerName": "other", "operator": "In", "values": [1]});
     let said = pod_failure(json!([{"action": "Count", "onExitCodes": codes}]));
     let start = "warning: spec.podFailurePolicy.rules[0].onExitCodes.containerName: ";

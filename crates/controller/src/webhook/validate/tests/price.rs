@@ -187,8 +187,13 @@ fn annotations_have_a_bound_together() {
 #[test]
 fn labels_have_a_bound_together() {
     let with_labels = |bytes: usize| {
+        // 64 bytes each, and the rest in the last one
+        let (count, rest) = (LABELS_BYTES_MAX / 64, bytes - LABELS_BYTES_MAX);
+        let length = |i: usize| 64 - 5 + if i + 1 == count { rest } else { 0 };
+        let label = |i: usize| (format!("{i:05}"), json!("x".repeat(length(i))));
+        let labels: serde_json::Map<String, Value> = (0..count).map(label).collect();
         let mut aw = given(&[job("a")]);
-        aw["metadata"]["labels"] = json!({"a": "x".repeat(bytes - 1)});
+        aw["metadata"]["labels"] = labels.into();
         judged(&aw)
     };
     assert_eq!(with_labels(LABELS_BYTES_MAX), Vec::<String>::new());

@@ -209,6 +209,26 @@ fn what_is_wrong_with_the_policy_is_named() {
 }
 
 #[test]
+fn a_name_that_the_api_server_completes_is_judged_as_a_whole() {
+    let said = |name: &str, prefix: &str| {
+        say(retry_policy(
+            &json!({
+                "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
+                "metadata": {"name": name, "generateName": prefix}, "spec": {},
+            }),
+            &Config::default(),
+        ))
+    };
+    for (name, prefix) in [("", "infra-"), ("infra", ""), ("infra", "infra-"), ("", "a.b-")] {
+        assert_eq!(said(name, prefix), Vec::<String>::new(), "{name} {prefix}");
+    }
+    let start = "error: metadata.generateName: Invalid value: \"In_\": ";
+    only("prefix", &said("", "In_"), start, "at most 253 lower-case");
+    only("name", &said("A", "infra-"), "error: metadata.name: Invalid value: \"A\": ", "253");
+    only("none", &said("", ""), "error: metadata.name: Invalid value: \"\": ", "253");
+}
+
+#[test]
 fn what_cannot_work_is_warned_of() {
     let on = |action: &str| json!({"action": action, "onConditions": ["Evicted"]});
     let start = "warning: spec.override: \"true\": ";
