@@ -45,8 +45,8 @@ use work::Work;
 
 /// A reconcile that took longer lets others of its namespace go first.
 const SLOW: Duration = Duration::from_secs(1);
-/// Cool-down per pod. A reconcile visits every pod, so the cool-down grows with their number and bounds the cost of a
-/// large gang's events.
+/// Cool-down per pod. A reconcile visits every pod that it keeps, and every one that it lists, so the cool-down grows with their
+/// number and bounds the cost of a large gang's events.
 const COOL_DOWN_PER_POD: Duration = Duration::from_micros(500);
 /// Cool-down per KiB of text. An AppWrapper of 1 MiB takes about 10 ms to read, whatever the change.
 const COOL_DOWN_PER_KIB: Duration = Duration::from_micros(200);
@@ -208,18 +208,20 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     let cool_down = if reconcile::awaits_own_write(context, &key) {
         Duration::ZERO
     } else {
-        cool_down(context.cache.pod_cache(|pods| pods.kept(&key)), stored.size())
+        let kept = context.cache.pod_cache(|pods| pods.kept(&key));
+        cool_down(kept, reconcile::listed_pods(context, &key), stored.size())
     };
     Ended { requeue, cool_down: cool_down.max(rest), yields }
 }
 
-/// How long changes to an AppWrapper with this many pods, and bytes of text, trigger no further reconcile.
-fn cool_down(pods: usize, bytes: usize) -> Duration {
+/// How long changes to an AppWrapper trigger no further reconcile: by the pods that the cache keeps or, where these are more, that
+/// the last reconcile has listed, and by its bytes of text.
+fn cool_down(kept: usize, listed: usize, bytes: usize) -> Duration {
     let times = |each: Duration, count: usize| {
         each.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
     };
     let of_text = times(COOL_DOWN_PER_KIB, bytes / 1024);
-    times(COOL_DOWN_PER_POD, pods).saturating_add(of_text).min(COOL_DOWN_MAX)
+    times(COOL_DOWN_PER_POD, kept.max(listed)).saturating_add(of_text).min(COOL_DOWN_MAX)
 }
 
 /// A reconcile that failed: when the AppWrapper is reconciled again, and the cool-down.

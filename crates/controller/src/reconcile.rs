@@ -162,6 +162,7 @@ async fn reconcile_in_span(
     let memory = context.memory(&stored.key());
     let mut memory = memory.lock().await;
     memory.tick(context.clock.elapsed());
+    memory.listed = 0;
     match &stored.summary {
         Ok(summary) if summary.is_ours => {}
         Ok(summary) if summary.deleting => return let_go(&context, &mut memory, &stored).await,
@@ -196,7 +197,7 @@ async fn reconcile_in_span(
         Err(error) => return Err(failed(&context, &mut memory, &stored, error.into())),
     }
     focus(&mut memory, &wrapper);
-    memory.last_gap = memory.last_gap.max(context.gap_before.get().copied());
+    memory.object.last_gap = memory.object.last_gap.max(context.gap_before.get().copied());
     memory.saw(&wrapper.version);
     let config = context.config();
     let default = config.retry_policy.default_policy_name.as_deref();
@@ -204,11 +205,12 @@ async fn reconcile_in_span(
         report::unlisted(&context, &mut memory, &wrapper);
         return Ok(Next::After(WATCH_OVERDUE)); // the end of the first list wakes it earlier
     }
-    memory.unlisted = None;
+    memory.object.unlisted = None;
     let done = run_rounds(&context, &mut memory, wrapper).await;
     match done {
         Ok(requeue) => {
             memory.errors = 0;
+            memory.object.is_blind = false;
             memory.refused_since = None;
             memory.is_error_told = false;
             Ok(requeue)
@@ -275,10 +277,11 @@ fn failed(
     error: Error,
 ) -> Error {
     memory.errors = memory.errors.saturating_add(1);
-    if !error.is_refused() {
+    memory.object.is_blind = !error.is_refused();
+    if memory.object.is_blind {
         memory.refused_since = None;
     }
-    memory.last_gap = Some(context.clock.around_now().1);
+    memory.object.last_gap = Some(context.clock.around_now().1);
     let key = stored.key();
     let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
     report::failed(context, memory, &about, &error);
@@ -288,6 +291,11 @@ fn failed(
 /// How many reconciles of an AppWrapper have failed in a row, the last one included.
 pub fn errors(context: &Context, key: &Key) -> u32 {
     context.memory(key).try_lock().map_or(1, |memory| memory.errors)
+}
+
+/// How many pods the last reconcile of an AppWrapper has listed.
+pub fn listed_pods(context: &Context, key: &Key) -> usize {
+    context.memory(key).try_lock().map_or(0, |memory| memory.listed)
 }
 
 /// How long to wait after this many errors in a row.
@@ -369,7 +377,7 @@ impl Rounds {
         if asked.note(context, memory, wrapper, &decision).await? {
             return Ok(None);
         }
-        memory.over_quota_since = decision.over_quota_since;
+        memory.object.over_quota_since = decision.over_quota_since;
         if let Some(shadow) = &context.shadow {
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
             return Ok(Some(compare(context, memory, shadow, wrapper, sight, &decision)));
@@ -503,7 +511,7 @@ fn compare(
 ) -> Next {
     memory.deleted_objects = DeletedObjects::default();
     let Compared { findings, again } =
-        memory.comparison.get_or_insert_default().look(sight, decision);
+        memory.object.comparison.get_or_insert_default().look(sight, decision);
     for finding in &findings {
         shadow.note(finding);
     }

@@ -27,6 +27,18 @@ pub const NODE_REQUIREMENTS_MAX: usize = 512;
 pub const TOLERATIONS_MAX: usize = 64;
 /// The most resources of a pod that are known: pods that ask for different ones each keep the names.
 pub const POD_RESOURCES_MAX: usize = 32;
+/// The most containers of a pod of which the state is known, init containers included: those of the template, and as many that
+/// others add.
+pub const POD_CONTAINERS_MAX: usize = 2 * CONTAINERS_MAX;
+/// The most conditions of a pod that are known.
+pub const POD_CONDITIONS_MAX: usize = 32;
+/// The most bytes of a message that is kept of a pod or a Job. A kubelet passes on no more of a termination message.
+pub const KEPT_MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// The most bytes of the messages that are kept of a pod together. A kubelet passes on 12 KiB of termination messages.
+pub const POD_MESSAGES_BYTES_MAX: usize = 16 << 10;
+/// The most bytes of a word that is kept of a pod or a Job: a reason, the name of a container, the type of a condition, which
+/// Kubernetes allows 317 bytes.
+pub const KEPT_WORD_BYTES_MAX: usize = 512;
 /// The most retry policies that one annotation names.
 pub const POLICY_NAMES_MAX: usize = 16;
 /// The most bytes of the annotations that tune an AppWrapper, keys and values together.

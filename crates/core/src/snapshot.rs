@@ -57,7 +57,8 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, Node>,
     /// Which read was made from the API server itself for this snapshot, after the last write.
     pub answered: FreshRead,
-    /// When a call for this AppWrapper failed last: what happened before may not have been written down.
+    /// Up to when calls for this AppWrapper failed, or nothing was looked at after one had: what happened before may not have
+    /// been written down.
     pub last_gap: Option<Timestamp>,
     /// Since when pods can report to this process over HTTP; none where they cannot at all.
     pub reports_since: Option<Timestamp>,
@@ -246,8 +247,27 @@ pub enum Owner {
     Us,
     /// An AppWrapper's that had the same name, and is gone: garbage collection will take it.
     Former,
-    /// Another owner, or none.
+    /// Another controller's, `Kind/name`; empty where it has no controller.
     Stranger(String),
+}
+
+impl Owner {
+    /// Whose an object of a stranger is, after its name.
+    #[must_use]
+    pub fn of_existing(stranger: &str) -> String {
+        if stranger.is_empty() {
+            "already exists, and no AppWrapper owns it".to_owned()
+        } else {
+            format!("already exists and is owned by {stranger}")
+        }
+    }
+
+    /// The same, and what becomes of it.
+    #[must_use]
+    pub fn of_unchanged(stranger: &str) -> String {
+        let advice = if stranger.is_empty() { ": delete it, or use another name" } else { "" };
+        format!("{}; it is left unchanged{advice}", Self::of_existing(stranger))
+    }
 }
 
 /// What a component's object says of itself.

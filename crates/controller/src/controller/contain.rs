@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -11,6 +11,7 @@ use futures::FutureExt;
 use super::schedule::Requeue;
 use crate::act::events::About;
 use crate::decide::Warning;
+use crate::locked::Locked;
 use crate::metrics::{Metrics, PanicSite};
 use crate::observe::cache::Key;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
@@ -46,13 +47,9 @@ pub(super) fn of_watch<T>(metrics: &Metrics, take: impl FnOnce() -> T) -> Option
 pub(super) struct Panics(Mutex<BTreeMap<Key, u32>>);
 
 impl Panics {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A reconcile did not panic, or the AppWrapper is gone.
     pub(super) fn ended_well(&self, key: &Key) {
-        self.lock().remove(key);
+        self.0.locked().remove(key);
     }
 
     /// A reconcile panicked: reports it, and returns when it is retried.
@@ -60,7 +57,7 @@ impl Panics {
         let key = stored.key();
         let (first, longest) = PAUSE;
         let before = {
-            let mut counts = self.lock();
+            let mut counts = self.0.locked();
             let count = counts.entry(key.clone()).or_default();
             *count = count.saturating_add(1);
             *count - 1

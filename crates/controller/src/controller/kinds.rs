@@ -257,13 +257,7 @@ fn apply(
                 cause = telemetry::chain(&error),
                 "The watch of a kind failed."
             );
-            let gone = matches!(
-                &error,
-                watcher::Error::InitialListFailed(kube::Error::Api(status))
-                | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-                    if matches!(status.code, 403..=406)
-            );
-            if gone {
+            if is_refusal(&error) {
                 context.live.forget(kind);
                 blind(context, queue, kind);
                 return false;
@@ -271,6 +265,12 @@ fn apply(
         }
     }
     true
+}
+
+/// Whether the API server refuses to list or watch a kind: discovery says whether it is gone.
+pub(super) fn is_refusal(error: &watcher::Error) -> bool {
+    let code = live::watch_error(error).and_then(live::code);
+    matches!(code, Some(403..=406))
 }
 
 /// A kind has no cache: reconciles that use it read from the API server directly.

@@ -1,7 +1,7 @@
 //! Runs the reconciles that the [`Schedule`] lets begin.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::schedule::{ByStage, Ended, Places, Schedule, Stage};
 use crate::api::Phase;
+use crate::locked::Locked;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 use crate::observe::store::Store;
@@ -58,7 +59,7 @@ impl Queue {
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        self.0.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.schedule.locked()
     }
 
     fn now(&self) -> Duration {

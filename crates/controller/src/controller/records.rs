@@ -1,12 +1,12 @@
 //! Deletes records of AppWrappers that are too old or too many, off the path of reconciles.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::act::record as act;
+use crate::locked::Locked;
 use crate::reconcile::Context;
 use crate::record::{Kept, expired};
 use crate::telemetry;
@@ -57,7 +57,7 @@ async fn tidy_once(context: &Context) {
     }
     let behind = left.into_iter().filter(|(_, count)| *count > 0);
     let behind = behind.map(|(namespace, _)| namespace.to_owned()).collect();
-    context.records.lock().unwrap_or_else(PoisonError::into_inner).renew(&behind);
+    context.records.locked().renew(&behind);
 }
 
 /// Deletes records. One that cannot be deleted keeps no other; without an answer, and where the API server asks to

@@ -8,7 +8,7 @@ use kube::runtime::watcher;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
-use super::kinds::blind;
+use super::kinds::{blind, is_refusal};
 use super::{Queue, WATCH_AGAIN_AFTER, contain, watches};
 use crate::observe::cache::{KindKey, Sync};
 use crate::observe::feed;
@@ -91,14 +91,7 @@ fn apply(
         cause = telemetry::chain(&error),
         "The watch of a kind failed."
     );
-    let code = match &error {
-        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
-            live::code(error)
-        }
-        _ => None,
-    };
-    // discovery says whether it is gone
-    !matches!(code, Some(403..=405))
+    !is_refusal(&error)
 }
 
 #[cfg(test)]

@@ -177,16 +177,20 @@ fn what_failed_together_is_not_retried_together() {
 
 #[test]
 fn a_large_appwrapper_rests_between_reconciles() {
-    for (pods, bytes, millis) in [
-        (0, 0, 0),
-        (0, 1023, 0),
-        (0, 4 << 10, 1),
-        (4, 4 << 10, 3),
-        (0, 1 << 20, 205),
-        (0, 64 << 20, 1000),
+    for (kept, listed, bytes, millis) in [
+        (0, 0, 0, 0),
+        (0, 0, 1023, 0),
+        (0, 0, 4 << 10, 1),
+        (4, 0, 4 << 10, 3),
+        (0, 0, 1 << 20, 205),
+        (0, 0, 64 << 20, 1000),
+        // pods of others, which are not kept
+        (32, 900, 0, 450),
+        (900, 32, 0, 450),
+        (32, 2_000, 0, 1000),
     ] {
-        let rest = cool_down(pods, bytes);
-        assert_eq!(rest.as_micros().div_ceil(1000), millis, "{pods} {bytes}");
+        let rest = cool_down(kept, listed, bytes);
+        assert_eq!(rest.as_micros().div_ceil(1000), millis, "{kept} {listed} {bytes}");
     }
-    assert_eq!(cool_down(usize::MAX, usize::MAX), COOL_DOWN_MAX);
+    assert_eq!(cool_down(usize::MAX, usize::MAX, usize::MAX), COOL_DOWN_MAX);
 }

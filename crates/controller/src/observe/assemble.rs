@@ -337,7 +337,7 @@ impl Wrapper {
             Some(controller) if controller.uid == self.uid => Owner::Us,
             Some(controller) if is_former(controller, &self.name) => Owner::Former,
             Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),
-            None => Owner::Stranger("no controller".to_owned()),
+            None => Owner::Stranger(String::new()),
         };
         let mut report = reindexed(record.report, &record.paths, pod_sets);
         let never_ends = component.is_some_and(|component| component.end == End::Never);

@@ -1,7 +1,7 @@
 //! What the watches have shown: a cache of facts, from which presence may be concluded but never absence.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,6 +14,7 @@ use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
 use super::records::{Controller, Identity, ObjectRecord};
 use super::retry_sources::RetrySource;
+use crate::locked::Locked;
 use crate::snapshot::place::Site;
 use crate::snapshot::{Node, Pod, PodPhase};
 
@@ -117,36 +118,40 @@ fn named(record: &ObjectRecord) -> Option<Key> {
     Key::named_by(&record.identity)
 }
 
-impl Cache {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Inner {
+    /// What is known of the node of a name and a UID: another of the name inherits nothing.
+    fn node(&self, name: &str, uid: &str) -> Option<&Node> {
+        let (node, site) = self.nodes.get(name)?;
+        (site.uid == uid).then_some(node)
     }
+}
 
+impl Cache {
     /// Stores a pod; returns the AppWrappers that are to be looked at.
     pub fn put_pod(&self, record: Arc<PodRecord>) -> BTreeSet<Key> {
-        self.lock().pod_cache.put(record)
+        self.0.locked().pod_cache.put(record)
     }
 
     /// Forgets a pod; returns the AppWrappers that are to be looked at.
     pub fn remove_pod(&self, record: &Arc<PodRecord>) -> BTreeSet<Key> {
-        self.lock().pod_cache.remove(record)
+        self.0.locked().pod_cache.remove(record)
     }
 
     /// Replaces all pods after a new list; returns the AppWrappers that old or new pods name.
     pub fn replace_pods(&self, records: Vec<Arc<PodRecord>>) -> BTreeSet<Key> {
-        self.lock().pod_cache.replace(records)
+        self.0.locked().pod_cache.replace(records)
     }
 
     /// What the watch has shown of the pods that name AppWrappers.
     pub fn pod_cache<T>(&self, ask: impl FnOnce(&mut PodCache) -> T) -> T {
-        ask(&mut self.lock().pod_cache)
+        ask(&mut self.0.locked().pod_cache)
     }
 
     /// What runs of an AppWrapper, and what is on its way out.
     #[must_use]
     pub fn tally(&self, key: &Key, uid: &str) -> PodTally {
         let mut tally = PodTally::default();
-        let inner = self.lock();
+        let inner = self.0.locked();
         let is_its = |record: &&Arc<PodRecord>| record.identity.may_be_of(uid);
         for record in inner.pod_cache.of(key).filter(is_its) {
             tally.running += usize::from(record.pod.phase == PodPhase::Running);
@@ -158,7 +163,7 @@ impl Cache {
     /// Stores an object of a kind; returns the AppWrappers that are to be looked at: those that it names, and named
     /// before, where anything has changed that is kept of it.
     pub fn put_object(&self, kind: &KindKey, record: ObjectRecord) -> BTreeSet<Key> {
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         let objects = &mut inner.kinds.entry(kind.clone()).or_default().objects;
         let (key, now) = (Key::of_record(&record.identity), named(&record));
         let is_same = objects.get(&key) == Some(&record);
@@ -172,7 +177,7 @@ impl Cache {
     /// An object of a kind: its spec and status are not read again where they are as they were.
     pub(super) fn read_object(&self, kind: &KindKey, seen: &RawObject) -> ObjectRecord {
         let at = Key::of(&seen.meta);
-        let known = self.lock().kinds.get(kind).and_then(|kind| {
+        let known = self.0.locked().kinds.get(kind).and_then(|kind| {
             kind.objects.get(&at).filter(|known| known.is_read_from(seen)).cloned()
         });
         match known {
@@ -183,7 +188,7 @@ impl Cache {
 
     /// Forgets an object of a kind, but for how it ended, until the next look at the AppWrapper that it names.
     pub fn remove_object(&self, kind: &KindKey, record: &ObjectRecord) {
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         if let Some(cache) = inner.kinds.get_mut(kind) {
             cache.objects.remove(&Key::of_record(&record.identity));
         }
@@ -197,7 +202,7 @@ impl Cache {
     pub fn replace_objects(&self, kind: &KindKey, records: Vec<ObjectRecord>) -> BTreeSet<Key> {
         let fresh: BTreeMap<Key, ObjectRecord> =
             records.into_iter().map(|record| (Key::of_record(&record.identity), record)).collect();
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         let Inner { kinds, pod_cache, .. } = &mut *inner;
         let cache = kinds.entry(kind.clone()).or_default();
         cache.sync = Sync::Done;
@@ -215,7 +220,7 @@ impl Cache {
     /// Says that a kind cannot be watched now; whether that is new. Its objects are forgotten, but for how they ended, until
     /// the next look at the AppWrapper that each names.
     pub fn set_blind(&self, kind: &KindKey) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         let Inner { kinds, pod_cache, .. } = &mut *inner;
         let cache = kinds.entry(kind.clone()).or_default();
         for was in std::mem::take(&mut cache.objects).values() {
@@ -229,7 +234,7 @@ impl Cache {
 
     /// Forgets a kind that is not in use any more.
     pub fn remove_kind(&self, kind: &KindKey) {
-        self.lock().kinds.remove(kind);
+        self.0.locked().kinds.remove(kind);
     }
 
     /// How far the watch of a kind is.
@@ -238,13 +243,13 @@ impl Cache {
         if kind.is_pod() {
             return Sync::Done;
         }
-        self.lock().kinds.get(kind).map(|cache| cache.sync).unwrap_or_default()
+        self.0.locked().kinds.get(kind).map(|cache| cache.sync).unwrap_or_default()
     }
 
     /// The object of a kind that has a name.
     #[must_use]
     pub fn object(&self, kind: &KindKey, at: &Key, owner: &Key) -> Option<ObjectRecord> {
-        let inner = self.lock();
+        let inner = self.0.locked();
         if kind.is_pod() {
             return inner.pod_cache.get(owner, &at.name).map(ObjectRecord::of_pod);
         }
@@ -253,7 +258,7 @@ impl Cache {
 
     /// Stores a retry source of a kind; whether that changed anything.
     pub fn put_retry_source(&self, kind: &KindKey, at: Key, retry_source: RetrySource) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         let retry_sources = &mut inner.kinds.entry(kind.clone()).or_default().retry_sources;
         let is_new = retry_sources.get(&at) != Some(&retry_source);
         retry_sources.insert(at, retry_source);
@@ -262,7 +267,7 @@ impl Cache {
 
     /// Forgets a retry source of a kind.
     pub fn remove_retry_source(&self, kind: &KindKey, at: &Key) {
-        if let Some(cache) = self.lock().kinds.get_mut(kind) {
+        if let Some(cache) = self.0.locked().kinds.get_mut(kind) {
             cache.retry_sources.remove(at);
         }
     }
@@ -273,7 +278,7 @@ impl Cache {
         kind: &KindKey,
         retry_sources: BTreeMap<Key, RetrySource>,
     ) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         let cache = inner.kinds.entry(kind.clone()).or_default();
         let was = std::mem::replace(&mut cache.sync, Sync::Done);
         let is_new = was != Sync::Done || cache.retry_sources != retry_sources;
@@ -284,13 +289,13 @@ impl Cache {
     /// The retry source of a kind that has a name.
     #[must_use]
     pub fn retry_source(&self, kind: &KindKey, at: &Key) -> Option<RetrySource> {
-        self.lock().kinds.get(kind)?.retry_sources.get(at).cloned()
+        self.0.locked().kinds.get(kind)?.retry_sources.get(at).cloned()
     }
 
     /// Stores a node; whether its marks by a health monitor changed, or whether its pods are lost.
     pub fn put_node(&self, node: Node, site: Site) -> bool {
-        let mut inner = self.lock();
-        let known = inner.nodes.get(&site.name).map(|(node, _)| node);
+        let mut inner = self.0.locked();
+        let known = inner.node(&site.name, &site.uid);
         let node = node.after(known);
         let is_new = known != Some(&node);
         inner.nodes.insert(site.name.clone(), (node, Arc::new(site)));
@@ -300,7 +305,7 @@ impl Cache {
     /// A list of the nodes is complete: there are no others. Returns the AppWrappers that have pods on
     /// nodes which it does not show.
     pub fn nodes_listed(&self, names: &BTreeSet<String>) -> BTreeSet<Key> {
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         inner.nodes.retain(|name, _| names.contains(name));
         inner.nodes_listed = true;
         let unlisted =
@@ -311,27 +316,33 @@ impl Cache {
     /// Every node; none before they have been listed once.
     #[must_use]
     pub fn sites(&self) -> Vec<Arc<Site>> {
-        let inner = self.lock();
+        let inner = self.0.locked();
         let all = inner.nodes.values().filter(|_| inner.nodes_listed);
         all.map(|(_, site)| site.clone()).collect()
+    }
+
+    /// What is known of the node of a name and a UID.
+    #[must_use]
+    pub fn node(&self, name: &str, uid: &str) -> Option<Node> {
+        self.0.locked().node(name, uid).cloned()
     }
 
     /// A node, where it is known.
     #[must_use]
     pub fn site(&self, name: &str) -> Option<Arc<Site>> {
-        self.lock().nodes.get(name).map(|(_, site)| site.clone())
+        self.0.locked().nodes.get(name).map(|(_, site)| site.clone())
     }
 
     /// How many nodes there are; none before they have been listed once.
     #[must_use]
     pub fn node_count(&self) -> Option<usize> {
-        let inner = self.lock();
+        let inner = self.0.locked();
         inner.nodes_listed.then_some(inner.nodes.len())
     }
 
     /// Forgets all nodes: they are watched no more. Returns the AppWrappers that have pods on them.
     pub fn forget_nodes(&self) -> BTreeSet<Key> {
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         inner.nodes.clear();
         inner.nodes_listed = false;
         inner.pod_cache.having(|record| record.pod.node.is_some())
@@ -339,14 +350,14 @@ impl Cache {
 
     /// Forgets a node.
     pub fn remove_node(&self, name: &str) {
-        self.lock().nodes.remove(name);
+        self.0.locked().nodes.remove(name);
     }
 
     /// The nodes on which these pods are: what is known of each, or nothing where all nodes have been
     /// listed and it was not among them. Not those of pods that have ended and stay.
     #[must_use]
     pub fn nodes(&self, pods: &[Pod]) -> BTreeMap<String, Option<Node>> {
-        let inner = self.lock();
+        let inner = self.0.locked();
         let mut found = BTreeMap::new();
         for pod in pods.iter().filter(|pod| !pod.has_ended()) {
             let Some(name) = &pod.node else { continue };
@@ -361,13 +372,13 @@ impl Cache {
     /// The AppWrappers that have pods on a node.
     #[must_use]
     pub fn on_node(&self, node: &str) -> BTreeSet<Key> {
-        self.lock().pod_cache.having(|record| record.pod.node.as_deref() == Some(node))
+        self.0.locked().pod_cache.having(|record| record.pod.node.as_deref() == Some(node))
     }
 
     /// What was read of an owner, where it was lately.
     #[must_use]
     pub fn owner(&self, namespace: &str, owner: &Controller, now: Duration) -> Option<Ancestor> {
-        self.lock().owners.get(namespace, owner, now)
+        self.0.locked().owners.get(namespace, owner, now)
     }
 
     /// Remembers what was read of an owner; for how long, where that may change.
@@ -378,6 +389,6 @@ impl Cache {
         ancestor: Ancestor,
         until: Option<Duration>,
     ) {
-        self.lock().owners.put(namespace, owner, ancestor, until);
+        self.0.locked().owners.put(namespace, owner, ancestor, until);
     }
 }

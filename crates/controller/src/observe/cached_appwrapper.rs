@@ -40,7 +40,7 @@ pub struct Before {
     pub stored: Option<Arc<CachedAppWrapper>>,
 }
 
-/// Reads an AppWrapper without the rules that cannot be read; none where these are not what is wrong.
+/// Reads an AppWrapper without the rules and the fields of policies that cannot be read; none where these are not what is wrong.
 fn without_unread_rules(seen: &RawObject) -> Option<Wrapper> {
     let mut spec: Value = serde_json::from_str(seen.spec()?).ok()?;
     let unread = Unread::take(&mut spec);
@@ -379,6 +379,43 @@ mod tests {
         let mut bad = object;
         bad["spec"]["components"] = json!(3);
         assert!(stored(&bad).summary.is_err());
+    }
+
+    #[test]
+    fn a_field_of_a_newer_version_is_ignored_alone() {
+        let known = json!({
+            "components": [],
+            "failurePolicy": {"maxRestarts": 2, "refill": {"after": "24h"},
+                "stopWhen": {"attemptsWithoutProgress": 3}},
+            "progress": {"stallAfter": "10m"},
+            "onNoFit": {"action": "Hold"},
+        });
+        let fields = [
+            ("/failurePolicy/maxRestarts", json!("many")),
+            ("/failurePolicy/refill", json!({"each": "24h"})),
+            ("/failurePolicy/stopWhen", json!({"attemptsWithoutProgress": "all"})),
+            ("/progress", json!({"stallAfter": {"steps": 3}})),
+            ("/onNoFit", json!({"action": "Move"})),
+        ];
+        for (index, (pointer, value)) in fields.into_iter().enumerate() {
+            let mut spec = known.clone();
+            *spec.pointer_mut(pointer).unwrap() = value;
+            let object = json!({"metadata": {"name": "x", "namespace": "n"}, "spec": spec});
+            let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+            let policies = Wrapper::read(&seen).unwrap().policies;
+            let kept = [
+                policies.max_restarts.is_some(),
+                policies.budget.refill_after.is_some(),
+                policies.budget.stop_when.is_some(),
+                policies.progress.is_some(),
+                policies.no_fit.is_some(),
+            ];
+            assert_eq!(kept, [0, 1, 2, 3, 4].map(|other| other != index), "{pointer}");
+            let flaws = policies.flaws();
+            assert_eq!(flaws.len(), 1, "{flaws:?}");
+            assert!(flaws[0].starts_with(&format!("spec{}: ", pointer.replace('/', "."))));
+            assert!(flaws[0].ends_with("; it is ignored"), "{flaws:?}");
+        }
     }
 
     #[test]

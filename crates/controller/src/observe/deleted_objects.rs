@@ -60,10 +60,23 @@ impl Deleted {
         Self { pods: std::mem::take(&mut self.pods), objects: vec![] }
     }
 
-    /// Keeps an object, if it says that it had ended.
-    pub fn note_object(&mut self, kind: &KindKey, record: &ObjectRecord) {
-        if record.report.outcome != Outcome::Active && self.objects.len() < OBJECTS_MAX {
-            self.objects.push((kind.clone(), record.clone()));
+    /// Keeps an object, if it says that it had ended, and not that it is another's than the AppWrapper's of this UID. Where
+    /// there is no room, one that names this controller takes that of one without a controller.
+    pub fn note_object(&mut self, kind: &KindKey, record: &ObjectRecord, appwrapper: &str) {
+        let controller = record.identity.controller.as_ref();
+        let is_anothers = controller.is_some_and(|it| it.uid != appwrapper)
+            || !record.identity.may_be_of(appwrapper);
+        if is_anothers || record.report.outcome == Outcome::Active {
+            return;
+        }
+        let noted = (kind.clone(), record.clone());
+        if self.objects.len() < OBJECTS_MAX {
+            self.objects.push(noted);
+        } else if controller.is_some()
+            && let Some(orphan) =
+                self.objects.iter_mut().find(|(_, it)| it.identity.controller.is_none())
+        {
+            *orphan = noted;
         }
     }
 }
@@ -138,6 +151,7 @@ impl DeletedObjects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::records::Controller;
 
     fn kind() -> KindKey {
         KindKey { api_version: "batch/v1".to_owned(), kind: "Job".to_owned() }
@@ -159,9 +173,44 @@ mod tests {
         for uid in [&"stranger".to_owned()].into_iter().chain(jobs) {
             let mut record = ObjectRecord { identity: identity(uid), ..ObjectRecord::default() };
             record.report.outcome = Outcome::Succeeded;
-            deleted.note_object(&kind(), &record);
+            deleted.note_object(&kind(), &record, "aw");
         }
         deleted
+    }
+
+    #[test]
+    fn strangers_do_not_crowd_out_how_components_ended() {
+        let named = |label: Option<&str>, controller: Option<&str>| Identity {
+            appwrapper_uid: label.map(str::to_owned),
+            controller: controller
+                .map(|uid| Controller { uid: uid.to_owned(), ..Controller::default() }),
+            ..identity("stranger")
+        };
+        for (stranger, is_orphan_kept) in [
+            (named(None, Some("x")), true),
+            (named(Some("x"), None), true),
+            (named(Some("x"), Some("aw")), true),
+            (named(None, None), false), // it may be as much a component
+        ] {
+            let mut deleted = Deleted::default();
+            let mut note = |identity: &Identity| {
+                let identity = identity.clone();
+                let mut record = ObjectRecord { identity, ..ObjectRecord::default() };
+                record.report.outcome = Outcome::Succeeded;
+                deleted.note_object(&kind(), &record, "aw");
+            };
+            for _ in 0..OBJECTS_MAX {
+                note(&stranger);
+            }
+            note(&Identity { uid: "orphan".to_owned(), ..named(Some("aw"), None) });
+            note(&Identity { uid: "job".to_owned(), ..named(Some("aw"), Some("aw")) });
+            let mut kin = Kin::default();
+            kin.put_component(0, "job");
+            let mut deleted_objects = DeletedObjects::default();
+            deleted_objects.take(deleted, &kin, &BTreeSet::from(["orphan"]));
+            let is_kept = |uid| deleted_objects.object(&kind(), [Some(uid), None]).is_some();
+            assert_eq!((is_kept("job"), is_kept("orphan")), (true, is_orphan_kept), "{stranger:?}");
+        }
     }
 
     #[test]

@@ -310,6 +310,27 @@ mod tests {
     }
 
     #[test]
+    fn the_loss_of_a_node_is_not_that_of_an_earlier_node_of_its_name() {
+        let (first, second) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        let node = |uid: &str, since: &str| {
+            let ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": since});
+            let meta = json!({"name": "a", "uid": uid});
+            seen(&json!({"metadata": meta, "status": {"conditions": [ready]}}))
+        };
+        for (uid, want) in [("u", first), ("v", second)] {
+            let (cache, mut feed) = (Cache::default(), Nodes::new(Marks::default()));
+            feed.take(&cache, Event::Apply(node("u", first)));
+            // the watch was interrupted
+            feed.take(&cache, Event::Init);
+            feed.take(&cache, Event::InitApply(node(uid, second)));
+            feed.take(&cache, Event::InitDone);
+            let since = cache.node("a", uid).and_then(|node| node.lost?.since);
+            assert_eq!(since, want.parse().ok(), "{uid}");
+            assert_eq!(cache.node("a", "w"), None, "{uid}");
+        }
+    }
+
+    #[test]
     fn a_node_wakes_when_it_is_lost_and_when_it_is_back_and_by_no_heartbeat() {
         let cache = Cache::default();
         let pod = json!({

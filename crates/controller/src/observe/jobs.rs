@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::live::{self, Error};
 use super::memory::ReconcileState;
 use super::raw_object::RawObject;
-use super::records::{Identity, LeanCondition};
+use super::records::{Identity, LeanCondition, message, word};
 use crate::kinds::Kind;
 use crate::snapshot::{Component, FailedJob, Outcome};
 use crate::telemetry;
@@ -79,8 +79,9 @@ pub async fn failed(
             return Ok(found); // they are listed again at the next reconcile
         }
     }
-    let ReconcileState { failed_jobs, kin, .. } = memory;
-    failed_jobs.retain(|known, _| kin.is_component(known)); // a component may be recreated without end
+    let ReconcileState { failed_jobs, object, .. } = memory;
+    // a component may be recreated without end
+    failed_jobs.retain(|known, _| object.kin.is_component(known));
     failed_jobs.insert(uid.to_owned(), found.clone());
     Ok(found)
 }
@@ -130,8 +131,8 @@ fn failed_job(seen: &RawObject, uid: &str, parts: &[Option<String>]) -> Option<F
     Some(FailedJob {
         name: seen.meta.name.clone().unwrap_or_default(),
         pod_set: part.and_then(|name| parts.iter().position(|part| part.as_ref() == Some(name))),
-        reason: failed.reason,
-        message: failed.message,
+        reason: word(failed.reason),
+        message: message(failed.message),
         at: failed.last_transition_time.map(|time| time.0),
     })
 }
@@ -144,6 +145,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::price::{KEPT_MESSAGE_BYTES_MAX, KEPT_WORD_BYTES_MAX};
     use crate::snapshot::{Object, Presence, Report};
 
     /// An API server that answers each call so, and how many there were.
@@ -237,7 +239,7 @@ mod tests {
             if let Presence::Present(object) = &mut component.presence {
                 uid.clone_into(&mut object.uid);
             }
-            memory.kin.put_component(0, uid);
+            memory.object.kin.put_component(0, uid);
             let (client, _) = server(500, &refusal(500));
             assert!(failed(&client, "ns", &component, &mut memory).await.is_err(), "{uid}");
             let unlisted: Vec<&str> = memory.jobs_unlisted.keys().map(String::as_str).collect();
@@ -259,6 +261,18 @@ mod tests {
             .collect();
         let found = among(jobs.iter(), "u", &[]);
         assert_eq!((found.len(), found[0].name.as_str()), (FAILED_MAX, "first"));
+    }
+
+    #[test]
+    fn what_a_failed_job_tells_has_a_bound() {
+        let mut long = job_as_listed("a", "u", "Failed", None);
+        for field in ["reason", "message"] {
+            long["status"]["conditions"][1][field] = "m".repeat(700 << 10).into();
+        }
+        let long: RawObject = serde_json::from_str(&long.to_string()).unwrap();
+        let found = among([&long].into_iter(), "u", &[]);
+        let lengths = [found[0].reason.len(), found[0].message.len()];
+        assert_eq!(lengths, [KEPT_WORD_BYTES_MAX, KEPT_MESSAGE_BYTES_MAX]);
     }
 
     #[tokio::test]

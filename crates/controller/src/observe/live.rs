@@ -4,8 +4,9 @@ mod error;
 mod lists;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, Request};
 use kube::discovery::Scope;
@@ -21,8 +22,9 @@ use super::records::{Controller, Identity, ObjectRecord, group};
 use super::retry_sources;
 use crate::api::AppWrapper;
 use crate::discovery::{self, Served};
+use crate::locked::Locked;
 
-pub use error::{Error, code};
+pub use error::{Error, code, watch_error};
 pub(super) use lists::first_pages;
 pub use lists::{first_page, fits_label, list, listed_pods, pod_uids, seen_pods};
 
@@ -74,7 +76,7 @@ impl Live {
         client: &Client,
         kind: &KindKey,
     ) -> Result<ApiResource, Error> {
-        let known = self.lock().served.get(kind).cloned();
+        let known = self.kinds.locked().served.get(kind).cloned();
         match known {
             Some(resource) => Ok(resource),
             None if kind.is_pod() => Ok(pod_resource()),
@@ -93,7 +95,7 @@ impl Live {
         // on the heap: it is rare, and its future is large
         let other = Box::pin(self.discover_other(client, kind)).await?;
         let other = other.ok_or_else(|| no_kind(kind))?;
-        let mut kinds = self.lock();
+        let mut kinds = self.kinds.locked();
         if kinds.others.len() >= OTHERS_MAX {
             kinds.others.clear(); // which of them are of use cannot be told
         }
@@ -146,7 +148,7 @@ impl Live {
         }
         let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
         let served = KindKey { api_version, kind };
-        let known = self.lock().served.insert(served, resource.clone());
+        let known = self.kinds.locked().served.insert(served, resource.clone());
         if known.is_none() {
             self.news.notify_waiters();
         }
@@ -157,7 +159,7 @@ impl Live {
     pub async fn found(&self, kind: &KindKey) {
         loop {
             let news = self.news.notified();
-            if self.lock().served.contains_key(kind) {
+            if self.kinds.locked().served.contains_key(kind) {
                 return;
             }
             news.await;
@@ -166,7 +168,7 @@ impl Live {
 
     /// Forgets what is known of a kind, so that it is discovered again.
     pub fn forget(&self, kind: &KindKey) {
-        let mut kinds = self.lock();
+        let mut kinds = self.kinds.locked();
         kinds.served.remove(kind);
         kinds.others.remove(kind);
     }
@@ -175,18 +177,14 @@ impl Live {
         if kind.is_pod() {
             return Some(pod_resource());
         }
-        let kinds = self.lock();
+        let kinds = self.kinds.locked();
         kinds.served.get(kind).or_else(|| kinds.others.get(kind)).cloned()
     }
 
     /// A version of a kind that was served when it was last looked at.
     fn known_version(&self, of_group: &str, kind: &str) -> Option<KindKey> {
         let is_same = |it: &&KindKey| it.kind == kind && group(&it.api_version) == Some(of_group);
-        self.lock().served.keys().find(is_same).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Discovered> {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kinds.locked().served.keys().find(is_same).cloned()
     }
 
     /// The object of a kind that has a name; `None` where there is none.
@@ -223,7 +221,10 @@ impl Live {
         at: &Key,
     ) -> Result<Option<RawObject>, Error> {
         let (namespace, name) = (Some(at.namespace.as_str()), &at.name);
-        let read = |resource| async move { get(client, &resource, namespace, name).await };
+        let read = |resource| async move {
+            let read = get(client, &resource, namespace, name).await;
+            read.map_err(|error| unread(&resource, name, error))
+        };
         self.read(client, kind, read).await
     }
 
@@ -275,29 +276,64 @@ fn is_absent<T>(found: &Result<T, Error>) -> bool {
     found.as_ref().is_err_and(|error| error.code() == Some(404))
 }
 
-/// A GET; without a namespace, of what is in none.
-async fn get(
+/// An object as it is stored, by a GET; without a namespace, one that is in none.
+///
+/// # Errors
+/// There is none of that name, or that cannot be told.
+pub async fn get(
     client: &Client,
     resource: &ApiResource,
     namespace: Option<&str>,
     name: &str,
-) -> Result<RawObject, Error> {
-    let what = || format!("get {}/{name}", resource.kind);
+) -> Result<RawObject, kube::Error> {
     let request = Request::new(RawObject::url_path(resource, namespace))
         .get(name, &GetParams::default())
-        .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-    client.request::<RawObject>(request).await.map_err(|error| Error::api(what(), error))
+        .map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
 }
 
-/// The same; `None` where there is none of that name.
+/// What a GET found; `None` where there is no object of that name.
+///
+/// # Errors
+/// Any other than that.
+pub fn found(read: Result<RawObject, kube::Error>) -> Result<Option<RawObject>, kube::Error> {
+    match read {
+        Err(error) if code(&error) == Some(404) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// An object as it is stored; `None` where there is none of that name.
 async fn find(
     client: &Client,
     resource: &ApiResource,
     namespace: Option<&str>,
     name: &str,
 ) -> Result<Option<RawObject>, Error> {
-    let found = get(client, resource, namespace, name).await;
-    if is_absent(&found) { Ok(None) } else { found.map(Some) }
+    let read = get(client, resource, namespace, name).await;
+    found(read).map_err(|error| unread(resource, name, error))
+}
+
+/// The metadata of an object, by a GET; `None` where there is none of that name.
+///
+/// # Errors
+/// Where that cannot be told.
+pub async fn metadata(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<ObjectMeta>, Error> {
+    let unread = |error| unread(resource, name, error);
+    let request = Request::new(RawObject::url_path(resource, Some(namespace)))
+        .get_metadata(name, &GetParams::default())
+        .map_err(|error| unread(kube::Error::BuildRequest(error)))?;
+    let found = found(client.request(request).await).map_err(unread)?;
+    Ok(found.map(|seen| seen.meta))
+}
+
+fn unread(resource: &ApiResource, name: &str, error: kube::Error) -> Error {
+    Error::api(format!("get {}/{name}", resource.kind), error)
 }
 
 /// What discovery said of a kind.

@@ -36,22 +36,18 @@ const CONFIRMED_FOR: Duration = Duration::from_secs(4);
 
 /// What this process did lately for one AppWrapper.
 ///
-/// Its times are those of [`ReconcileState::tick`]: they never jump, and mean nothing to another process.
+/// Its times are those of [`ReconcileState::tick`]: they never jump, and mean nothing to another process. `object` is about the
+/// AppWrapper; `now`, `must_list` and `list_at` are about neither it nor an attempt; all else is about one attempt.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Default)]
 pub struct ReconcileState {
     now: Duration,
     /// UID of the AppWrapper and attempt that all this is about.
     about: Option<(String, i32)>,
-    /// The newest resource version of the AppWrapper that was seen or written.
-    newest: Option<u128>,
-    /// The newest one that a write of ours made.
-    written: Option<u128>,
-    /// Since when a watch shows an older version than that.
+    /// What lasts from one attempt to the next.
+    pub object: OfObject,
+    /// Since when a watch shows an older version than the newest.
     behind_since: Option<Duration>,
-    /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
-    /// or the API server itself said so; and when that was.
-    confirmed: Option<(u128, Duration)>,
     /// Objects that the watch has not shown since. Boxed, since a map of one has room for eleven.
     created: BTreeMap<usize, (Box<ObjectRecord>, Duration)>,
     /// Components whose object was seen in this attempt, or may have been created without a word of it.
@@ -70,8 +66,6 @@ pub struct ReconcileState {
     removed: BTreeMap<usize, (String, Duration)>,
     /// Nodes that the API server did not find, and when it was asked.
     gone_nodes: BTreeMap<String, Duration>,
-    /// What was once seen to be the AppWrapper's.
-    pub kin: Kin,
     /// What was deleted since the last decision.
     pub deleted_objects: DeletedObjects,
     /// Owners of pods or components are left to be read, or an undetermined pod may be replaced: look again after this
@@ -85,6 +79,9 @@ pub struct ReconcileState {
     pub unread_aside: bool,
     /// Too little is kept of some pods in the cache: they must be listed.
     pub must_list: bool,
+    /// How many pods this reconcile has listed, or the last one where none is under way. They cost time also where they are not
+    /// the AppWrapper's, and nothing of them is kept.
+    pub listed: usize,
     /// When pods are listed that were put aside in the cache, and of which it may turn out whose they are.
     pub list_at: Option<Duration>,
     /// Failed Jobs of a `JobSet` that failed, by its UID: they stay as they are.
@@ -97,8 +94,6 @@ pub struct ReconcileState {
     pub growth_refused: Option<String>,
     /// Why the API server refused to let its Workload be deactivated, in this attempt.
     pub workload_refused: Option<String>,
-    /// The remarks on annotations that were made last; none where this process has not looked at them yet.
-    pub remarks: Option<Vec<String>>,
     /// Version and flaw of the object that could not be parsed and was reported last.
     pub unreadable: Option<Box<str>>,
     /// Consecutive errors.
@@ -107,22 +102,41 @@ pub struct ReconcileState {
     pub refused_since: Option<Duration>,
     /// An event told of one of the errors.
     pub is_error_told: bool,
-    /// Kinds that the AppWrapper uses have not been listed yet.
-    pub unlisted: Option<Trouble>,
     /// The API server refuses to let the AppWrapper be suspended, in this attempt.
     pub suspend_refused: Option<Trouble>,
-    /// When the last error was.
-    pub last_gap: Option<Timestamp>,
     /// When what blocks a deletion was written last.
     pub blockers_named_at: Option<Timestamp>,
-    /// Since when every look has shown more live pods than are declared.
-    pub over_quota_since: Option<Timestamp>,
     /// The undetermined pod that was seen last.
     undetermined: Option<UndeterminedPod>,
-    /// What a shadow expects of the active controller; no other has one.
-    pub comparison: Option<Box<Comparison>>,
     /// Since when everything is deleted, where the API server refuses the status that would say so.
     pub deleting: Option<Timestamp>,
+}
+
+/// What this process knows of one AppWrapper, whatever its attempt.
+#[derive(Debug, Default)]
+pub struct OfObject {
+    /// The newest resource version of the AppWrapper that was seen or written.
+    newest: Option<u128>,
+    /// The newest one that a write of ours made.
+    written: Option<u128>,
+    /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
+    /// or the API server itself said so; and when that was.
+    confirmed: Option<(u128, Duration)>,
+    /// The remarks on annotations that were made last; none where this process has not looked at them yet.
+    pub remarks: Option<Vec<String>>,
+    /// What a shadow expects of the active controller; no other has one.
+    pub comparison: Option<Box<Comparison>>,
+    /// Up to when something may have been missed: the last error, or the first look after it.
+    pub last_gap: Option<Timestamp>,
+    /// The API server gave no answer at the last look: nothing was looked at since, for up to a minute. A call that it refuses
+    /// says nothing of the pods, and may be refused for ever.
+    pub is_blind: bool,
+    /// Since when every look has shown more live pods than are declared.
+    pub over_quota_since: Option<Timestamp>,
+    /// Kinds that the AppWrapper uses have not been listed yet.
+    pub unlisted: Option<Trouble>,
+    /// What was once seen to be the AppWrapper's.
+    pub kin: Kin,
 }
 
 /// What keeps an AppWrapper from getting on, and no error says so.
@@ -188,17 +202,17 @@ fn free_if_empty<K, V>(map: &mut BTreeMap<K, V>) {
 impl ReconcileState {
     /// What this process alone knows, for a snapshot. Where it missed something, that was up to now.
     pub fn tell(&mut self, snapshot: &mut Snapshot, now: Timestamp) {
-        if self.missed {
-            self.last_gap = Some(now);
+        if self.missed || self.object.is_blind {
+            self.object.last_gap = Some(now);
         }
-        snapshot.last_gap = self.last_gap;
+        snapshot.last_gap = self.object.last_gap;
         for (component, index) in snapshot.components.iter_mut().zip(0..) {
             let failing_for = self.failures.get(&index).map(|failure| self.since(failure.first_at));
             component.failing_since =
                 failing_for.and_then(|failing_for| now.checked_sub(failing_for).ok());
         }
         snapshot.blockers_named_at = self.blockers_named_at;
-        snapshot.over_quota_since = self.over_quota_since;
+        snapshot.over_quota_since = self.object.over_quota_since;
     }
 
     /// Time has passed: `elapsed` is the time since some moment that stays the same.
@@ -217,28 +231,13 @@ impl ReconcileState {
     pub fn focus(&mut self, uid: &str, attempt: i32) {
         let about = Some((uid.to_owned(), attempt));
         if self.about != about {
-            let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
-            let newest = self.newest.filter(|_| same_object);
-            let written = self.written.filter(|_| same_object);
-            let confirmed = self.confirmed.filter(|_| same_object);
-            let remarks = self.remarks.take().filter(|_| same_object);
-            let comparison = self.comparison.take().filter(|_| same_object);
-            let last_gap = self.last_gap.filter(|_| same_object);
-            let over_quota_since = self.over_quota_since.filter(|_| same_object);
-            let unlisted = self.unlisted.filter(|_| same_object);
-            let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
+            let same_object = self.is_about(uid);
+            let object =
+                if same_object { std::mem::take(&mut self.object) } else { OfObject::default() };
             *self = Self {
                 now: self.now,
                 about,
-                newest,
-                written,
-                confirmed,
-                remarks,
-                comparison,
-                last_gap,
-                over_quota_since,
-                unlisted,
-                kin,
+                object,
                 begun_before: true,
                 must_list: self.must_list,
                 list_at: self.list_at,
@@ -267,7 +266,7 @@ impl ReconcileState {
     /// When to look again for pods that no watch shows, and for those of which the owners are not read yet.
     #[must_use]
     pub fn pods_unseen_for(&self) -> Option<Duration> {
-        self.read_on_in.into_iter().chain(self.kin.read_again_in(self.now)).min()
+        self.read_on_in.into_iter().chain(self.object.kin.read_again_in(self.now)).min()
     }
 
     /// Remembers the undetermined pod that another process has waited for, where this one has seen none.
@@ -307,25 +306,27 @@ impl ReconcileState {
     /// Remembers the version that a write of ours made.
     pub fn wrote(&mut self, version: Option<&str>) {
         self.confirm(version);
-        self.written = self.written.max(version.and_then(|text| text.parse().ok()));
+        self.object.written = self.object.written.max(version.and_then(|text| text.parse().ok()));
     }
 
     /// Whether a version is older than one that a write of ours made.
     #[must_use]
     pub fn awaits_own_write(&self, version: &str) -> bool {
-        matches!((self.written, version.parse::<u128>()), (Some(own), Ok(read)) if read < own)
+        let versions = (self.object.written, version.parse::<u128>());
+        matches!(versions, (Some(own), Ok(read)) if read < own)
     }
 
     /// Remembers the version that the API server itself told.
     pub fn confirm(&mut self, version: Option<&str>) {
         let version = version.and_then(|text| text.parse().ok());
-        self.confirmed = version.map(|version| (version, self.now)).or(self.confirmed);
-        self.newest = self.newest.max(version);
+        self.object.confirmed =
+            version.map(|version| (version, self.now)).or(self.object.confirmed);
+        self.object.newest = self.object.newest.max(version);
     }
 
     /// Remembers that a version was seen.
     pub fn saw(&mut self, version: &str) {
-        self.newest = self.newest.max(version.parse().ok());
+        self.object.newest = self.object.newest.max(version.parse().ok());
         self.behind_since = None;
     }
 
@@ -337,8 +338,8 @@ impl ReconcileState {
 
     /// Takes an older version for the newest, since the API server itself has no newer one: its data were restored.
     pub fn went_back(&mut self, version: &str) {
-        self.newest = version.parse().ok();
-        (self.confirmed, self.written) = (None, None);
+        self.object.newest = version.parse().ok();
+        (self.object.confirmed, self.object.written) = (None, None);
     }
 
     /// Whether a version is older than one that was seen or written: a watch that went back in time
@@ -348,7 +349,8 @@ impl ReconcileState {
         if mutations::is_present(Mutation::StaleIsNew) {
             return false;
         }
-        matches!((self.newest, version.parse::<u128>()), (Some(newest), Ok(read)) if read < newest)
+        let versions = (self.object.newest, version.parse::<u128>());
+        matches!(versions, (Some(newest), Ok(read)) if read < newest)
     }
 
     /// Whether a version is known to be more than the word of a watch, which may lag behind by any time.
@@ -356,7 +358,7 @@ impl ReconcileState {
     /// written since.
     #[must_use]
     pub fn is_confirmed(&self, version: &str) -> bool {
-        let known = self.confirmed.is_some_and(|(confirmed, at)| {
+        let known = self.object.confirmed.is_some_and(|(confirmed, at)| {
             version.parse() == Ok(confirmed) && self.since(at) <= CONFIRMED_FOR
         });
         known || mutations::is_present(Mutation::StaleIsNew)
@@ -369,14 +371,14 @@ impl ReconcileState {
         self.removed.remove(&index);
         self.existed.insert(index);
         self.unrecorded.insert(index);
-        self.kin.put_component(index, &record.identity.uid);
+        self.object.kin.put_component(index, &record.identity.uid);
         self.created.insert(index, (Box::new(record), self.now));
     }
 
     /// The Jobs of a `JobSet` cannot be listed: whether the decision waits for them, at least for so long and so many tries.
     pub fn waits_for_jobs(&mut self, uid: &str, (time, tries): (Duration, u32)) -> bool {
         let now = self.now;
-        let kin = &self.kin;
+        let kin = &self.object.kin;
         // a component may be recreated without end
         self.jobs_unlisted.retain(|known, _| known == uid || kin.is_component(known));
         let (since, count) = self.jobs_unlisted.entry(uid.to_owned()).or_insert((now, 0));
@@ -715,11 +717,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_the_object_lasts_to_its_next_attempt() {
+        let mut memory = ReconcileState::default();
+        memory.focus("u", 0);
+        memory.object.kin.put_component(0, "c");
+        memory.object.remarks = Some(vec![]);
+        assert!(!Trouble::is_to_tell(&mut memory.object.unlisted, Duration::ZERO, Duration::MAX));
+        for (uid, attempt, is_known) in [("u", 0, true), ("u", 1, true), ("v", 1, false)] {
+            memory.focus(uid, attempt);
+            let OfObject { kin, remarks, unlisted, .. } = &memory.object;
+            let known = [kin.is_component("c"), remarks.is_some(), unlisted.is_some()];
+            assert_eq!(known, [is_known; 3], "{uid} {attempt}");
+        }
+    }
+
+    #[test]
     fn an_excess_of_pods_lasts_from_one_attempt_to_the_next() {
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let mut memory = ReconcileState::default();
         memory.focus("u", 0);
-        memory.over_quota_since = Some(start);
+        memory.object.over_quota_since = Some(start);
         let told = |memory: &mut ReconcileState, uid: &str| {
             memory.focus(uid, 1);
             let mut snapshot = Snapshot::default();
@@ -731,14 +748,31 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_known_from_an_outage_to_the_next_look() {
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        let mut memory = ReconcileState::default();
+        memory.focus("u", 0);
+        (memory.object.last_gap, memory.object.is_blind) = (Some(start), true);
+        memory.focus("u", 1); // another attempt
+        let told = |memory: &mut ReconcileState, second| {
+            let mut snapshot = Snapshot::default();
+            memory.tell(&mut snapshot, start + Duration::from_secs(second));
+            snapshot.last_gap.map(|gap| (gap - start).get_seconds())
+        };
+        assert_eq!(told(&mut memory, 47), Some(47));
+        memory.object.is_blind = false;
+        assert_eq!(told(&mut memory, 50), Some(47), "a look without error");
+    }
+
+    #[test]
     fn a_shadow_expects_the_same_of_the_next_attempt() {
         let mut memory = ReconcileState::default();
         memory.focus("u", 0);
-        memory.comparison = Some(Box::default());
+        memory.object.comparison = Some(Box::default());
         memory.focus("u", 1);
-        assert!(memory.comparison.is_some());
+        assert!(memory.object.comparison.is_some());
         memory.focus("v", 0);
-        assert!(memory.comparison.is_none(), "another object");
+        assert!(memory.object.comparison.is_none(), "another object");
     }
 
     #[test]

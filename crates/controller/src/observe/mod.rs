@@ -107,7 +107,7 @@ pub async fn observe(
         component.existed = memory.existed(index, attempt.flatten());
         component.may_have_existed = memory.begun_before;
         if let Some(object) = component.ours() {
-            memory.kin.put_component(index, &object.uid);
+            memory.object.kin.put_component(index, &object.uid);
         }
         components.push(component);
     }
@@ -117,7 +117,7 @@ pub async fn observe(
         read_again(sources, wrapper, memory, &mut components).await?;
     }
     look_again(wrapper, memory, has_unread);
-    memory.kin.tell_pod_owners(&mut components);
+    memory.object.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
         nodes: known_nodes(sources, memory, &pods, ask, autopilot).await?,
         components,
@@ -212,7 +212,7 @@ async fn presence(
         memory.recorded(index);
     }
     let creates = wrapper.status.phase.runs_components();
-    let seen = memory.kin.component(index).map(str::to_owned);
+    let seen = memory.object.kin.component(index).map(str::to_owned);
     let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
     let cached = shown_object(sources, wrapper, memory, (&kind, &at), component, index);
     let is_doubtful = cached.is_some() && is_to_come(wrapper, memory, index);
@@ -276,7 +276,7 @@ fn shown_object(
     if !wrapper.status.phase.runs_components() {
         return None;
     }
-    let uids = [memory.kin.component(index), component.recorded.as_deref()];
+    let uids = [memory.object.kin.component(index), component.recorded.as_deref()];
     let deleted = memory.deleted_objects.object(kind, uids);
     let deleted = deleted.filter(|_| !was_deleted(wrapper, memory, index));
     deleted.or_else(|| memory.recently_created(index)).cloned()
@@ -303,7 +303,7 @@ async fn read_again(
             continue;
         }
         let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
-        let seen = memory.kin.component(index);
+        let seen = memory.object.kin.component(index);
         let read = sources.live.object(sources.client, &kind, &at).await;
         let read = read.map(|found| {
             found.map(|record| wrapper.presence(index, record, &component.pod_sets, seen))
@@ -358,7 +358,7 @@ fn keep_deleted(wrapper: &Wrapper, memory: &mut ReconcileState, deleted: Deleted
         let components = wrapper.components.iter();
         let recorded: BTreeSet<&str> =
             components.filter_map(|component| component.recorded.as_deref()).collect();
-        memory.deleted_objects.take(deleted, &memory.kin, &recorded);
+        memory.deleted_objects.take(deleted, &memory.object.kin, &recorded);
     } else {
         memory.deleted_objects = DeletedObjects::default();
     }
@@ -417,7 +417,8 @@ async fn known_nodes(
             None if ask < FreshRead::Pods && memory.is_node_gone(&name) => nodes::deleted(),
             known => match live::node(sources.client, &name).await {
                 Ok(Some(seen)) => {
-                    nodes::node(&seen, &nodes::marks(autopilot)).0.after(known.as_ref())
+                    let (node, site) = nodes::node(&seen, &nodes::marks(autopilot));
+                    node.after(sources.cache.node(&name, &site.uid).as_ref())
                 }
                 Ok(None) => {
                     memory.node_gone(&name);

@@ -149,6 +149,7 @@ pub fn node(seen: &RawObject, marks: &Marks) -> (Node, Site) {
     let site = Site {
         name: seen.meta.name.clone().unwrap_or_default(),
         uid: seen.meta.uid.clone().unwrap_or_default(),
+        created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
         taints: taints.filter(Taint::keeps_away).collect(),
         allocatable: kinds::amounts(Some(&lean.status.allocatable)),
         labels,
@@ -219,7 +220,8 @@ mod tests {
     fn a_node_has_labels_taints_and_so_much_to_give() {
         let taint = |effect: &str| json!({"key": "k", "value": "v", "effect": effect});
         let object = json!({
-            "metadata": {"name": "n", "labels": {"a": "b"}},
+            "metadata": {"name": "n", "labels": {"a": "b"},
+                "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"taints": [taint("NoSchedule"), taint("PreferNoSchedule")]},
             "status": {"allocatable": {"cpu": "3500m", "memory": "1Ki", "odd": []}},
         });
@@ -227,6 +229,7 @@ mod tests {
         let want = Site {
             name: "n".into(),
             uid: String::new(),
+            created: "2026-01-01T00:00:00Z".parse().ok(),
             labels: BTreeMap::from([("a".into(), "b".into())]),
             taints: vec![Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into() }],
             allocatable: BTreeMap::from([("cpu".into(), 3.5), ("memory".into(), 1024.0)]),

@@ -221,9 +221,9 @@ impl PodCache {
 
     /// Keeps what an object says at its deletion until the next look at the AppWrapper that it names.
     pub fn note_deleted(&mut self, key: &Key, kind: &KindKey, record: &ObjectRecord) {
-        let group = self.groups.get_mut(key).filter(|group| group.found_for.is_some());
-        if let Some(group) = group {
-            group.deleted.note_object(kind, record);
+        let Some(group) = self.groups.get_mut(key) else { return };
+        if let Some(uid) = &group.found_for {
+            group.deleted.note_object(kind, record, uid);
         }
     }
 

@@ -11,7 +11,7 @@
 //! In a storm, the API server spends more on the number of LISTs than on what they show: hence the 50 ms.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube::Client;
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::cache::Key;
 use super::live::{self, Error};
 use super::pod_record::PodRecord;
+use crate::locked::Locked;
 
 /// The most AppWrappers of one LIST: all their names are in its URL.
 const NAMES_MAX: usize = 32;
@@ -118,7 +119,7 @@ impl PodLists {
     }
 
     fn namespaces(&self) -> MutexGuard<'_, BTreeMap<String, VecDeque<Waiter>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.locked()
     }
 
     /// The right to list where no LIST is under way, or else what tells when it is this one's turn.

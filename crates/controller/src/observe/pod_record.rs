@@ -12,9 +12,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::raw_object::{RawObject, resource_of_any_kind};
-use super::records::{Controller, Identity, LeanCondition, deletion_requested, named_finalizers};
+use super::records::{
+    Controller, Identity, LeanCondition, cut, deletion_requested, named_finalizers, word,
+};
 use crate::api::keys;
-use crate::price::POD_RESOURCES_MAX;
+use crate::price::{
+    KEPT_MESSAGE_BYTES_MAX, POD_CONDITIONS_MAX, POD_CONTAINERS_MAX, POD_MESSAGES_BYTES_MAX,
+    POD_RESOURCES_MAX,
+};
 use crate::progress;
 use crate::snapshot::{Container, ContainerState, Pod, PodCondition, PodPhase, Termination};
 
@@ -237,18 +242,16 @@ impl PodRecord {
         let identity = metadata.identity();
         let (resources, sidecars) = (spec.resources(), spec.sidecars());
         let clock = NodeClock { behind: status.behind(created), written: status_written };
-        let containers: Vec<Container> = containers(status.init_container_statuses, true, clock)
-            .map(|one| Container { restartable: sidecars.contains(one.name.as_str()), ..one })
-            .chain(containers(status.container_statuses, false, clock))
-            .collect();
+        let mut room = Room(POD_MESSAGES_BYTES_MAX);
+        let both = [status.init_container_statuses, status.container_statuses];
+        let containers = containers(both, &sidecars, clock, &mut room);
+        let message = status.message.map(|text| room.message(text));
         let started = status.start_time.map(|time| clock.set_forward(time.0));
         let failed_by = failed_by(status_written, started, containers.is_empty());
         let phase = phase(status.phase.as_deref());
         // what podFailurePolicy may be asked about; while a gang runs it would only take memory
         let in_full = phase == PodPhase::Failed || due_to_go.is_some();
-        let kept = status.conditions.into_iter().filter(|one| in_full || is_told_of_running(one));
-        let mut conditions: Vec<PodCondition> = kept.map(condition).collect();
-        conditions.shrink_to_fit(); // some are left out, and the list is built in the place of all
+        let conditions = conditions(status.conditions, in_full, &mut room);
         let pod = Pod {
             name: identity.name.clone(),
             uid: identity.uid.clone(),
@@ -265,8 +268,8 @@ impl PodRecord {
             deletion_requested: identity.deletion_requested,
             created,
             failed_by: failed_by.filter(|_| phase == PodPhase::Failed),
-            reason: status.reason,
-            message: status.message.map(trimmed),
+            reason: status.reason.map(word),
+            message,
             conditions,
             containers,
             resources,
@@ -430,46 +433,71 @@ fn is_told_of_running(condition: &LeanCondition) -> bool {
     condition.kind != "Initialized" && condition.kind != "ContainersReady"
 }
 
-fn condition(lean: LeanCondition) -> PodCondition {
+/// How many more bytes of messages are kept of a pod.
+struct Room(usize);
+
+impl Room {
+    /// A message as it is told, recorded and compared with patterns: programs end theirs with a line break, and
+    /// kubelets end some with a space.
+    fn message(&mut self, mut message: String) -> String {
+        message.truncate(message.trim_end().len());
+        let message = cut(message, KEPT_MESSAGE_BYTES_MAX.min(self.0));
+        self.0 -= message.len();
+        message
+    }
+}
+
+fn conditions(all: Vec<LeanCondition>, in_full: bool, room: &mut Room) -> Vec<PodCondition> {
+    let kept = all.into_iter().filter(|one| in_full || is_told_of_running(one));
+    let kept = kept.take(POD_CONDITIONS_MAX).map(|one| condition(one, room));
+    let mut conditions: Vec<PodCondition> = kept.collect();
+    conditions.shrink_to_fit(); // some are left out, and the list is built in the place of all
+    conditions
+}
+
+fn condition(lean: LeanCondition, room: &mut Room) -> PodCondition {
     PodCondition {
-        kind: lean.kind,
-        status: lean.status,
-        reason: lean.reason,
-        message: lean.message,
+        kind: word(lean.kind),
+        status: word(lean.status),
+        reason: word(lean.reason),
+        message: room.message(lean.message),
         since: lean.last_transition_time.map(|time| time.0),
     }
 }
 
-/// A message as it is told, recorded and compared with patterns: programs end theirs with a line break, and
-/// kubelets end some with a space.
-fn trimmed(mut message: String) -> String {
-    message.truncate(message.trim_end().len());
-    message
+/// The init containers, then the others.
+fn containers(
+    [init, main]: [Vec<LeanContainerStatus>; 2],
+    sidecars: &BTreeSet<&str>,
+    clock: NodeClock,
+    room: &mut Room,
+) -> Vec<Container> {
+    let all = init.into_iter().map(|one| (true, one));
+    let all = all.chain(main.into_iter().map(|one| (false, one))).take(POD_CONTAINERS_MAX);
+    all.map(|(init, status)| {
+        let restartable = init && sidecars.contains(status.name.as_str());
+        Container { init, restartable, ..container(status, clock, room) }
+    })
+    .collect()
 }
 
-fn containers(
-    statuses: Vec<LeanContainerStatus>,
-    init: bool,
-    clock: NodeClock,
-) -> impl Iterator<Item = Container> {
-    statuses.into_iter().map(move |status| {
-        let LeanState { waiting, running, terminated } = status.state;
-        let state = match (terminated, waiting, running) {
-            (Some(end), ..) => ContainerState::Terminated(Termination {
-                exit_code: end.exit_code,
-                signal: end.signal,
-                reason: end.reason,
-                message: trimmed(end.message),
-                finished_at: end.finished_at.map(|time| clock.end(time.0)),
-            }),
-            (None, Some(LeanWaiting { reason, message }), _) => {
-                ContainerState::Waiting { reason, message: trimmed(message) }
-            }
-            (None, None, Some(_)) => ContainerState::Running,
-            (None, None, None) => ContainerState::Unknown,
-        };
-        Container { name: status.name, init, restartable: false, state }
-    })
+fn container(status: LeanContainerStatus, clock: NodeClock, room: &mut Room) -> Container {
+    let LeanState { waiting, running, terminated } = status.state;
+    let state = match (terminated, waiting, running) {
+        (Some(end), ..) => ContainerState::Terminated(Termination {
+            exit_code: end.exit_code,
+            signal: end.signal,
+            reason: word(end.reason),
+            message: room.message(end.message),
+            finished_at: end.finished_at.map(|time| clock.end(time.0)),
+        }),
+        (None, Some(LeanWaiting { reason, message }), _) => {
+            ContainerState::Waiting { reason: word(reason), message: room.message(message) }
+        }
+        (None, None, Some(_)) => ContainerState::Running,
+        (None, None, None) => ContainerState::Unknown,
+    };
+    Container { name: word(status.name), state, ..Container::default() }
 }
 
 #[cfg(test)]
@@ -477,6 +505,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::price::KEPT_WORD_BYTES_MAX;
 
     fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
@@ -665,6 +694,73 @@ mod tests {
             [(0, 0), (POD_RESOURCES_MAX, POD_RESOURCES_MAX), (18_000, POD_RESOURCES_MAX)]
         {
             assert_eq!(of(count).pod.resources.len(), want, "{count}");
+        }
+    }
+
+    #[test]
+    fn the_texts_of_a_pod_have_a_bound() {
+        let of = |status: &Value| {
+            PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "status": status}))).pod
+        };
+        let (long, message) = ("é".repeat(350 << 10), KEPT_MESSAGE_BYTES_MAX);
+        let told = json!({"reason": long, "message": long});
+        let mut ended = told.clone();
+        ended["exitCode"] = 1.into();
+        let container = |state: Value| json!({"name": long, "state": state});
+        let state = |pod: &Pod| match &pod.containers[0].state {
+            ContainerState::Waiting { reason, message }
+            | ContainerState::Terminated(Termination { reason, message, .. }) => {
+                [reason, message].map(String::len)
+            }
+            ContainerState::Unknown | ContainerState::Running => panic!("{pod:?}"),
+        };
+        for (what, status) in [
+            ("waiting", json!({"containerStatuses": [container(json!({"waiting": told}))]})),
+            (
+                "terminated",
+                json!({"initContainerStatuses": [container(json!({"terminated": ended}))]}),
+            ),
+        ] {
+            let pod = of(&status);
+            assert_eq!(state(&pod), [KEPT_WORD_BYTES_MAX, message], "{what}");
+            assert_eq!(pod.containers[0].name.len(), KEPT_WORD_BYTES_MAX, "{what}");
+        }
+        let pod = of(&told);
+        let own = [pod.reason, pod.message].map(|text| text.unwrap().len());
+        assert_eq!(own, [KEPT_WORD_BYTES_MAX, message]);
+        let condition = json!({"type": long, "status": long, "reason": long, "message": long});
+        let pod = of(&json!({"conditions": [condition]}));
+        let PodCondition { kind, status, reason, message: text, .. } = &pod.conditions[0];
+        let lengths = [kind, status, reason, text].map(String::len);
+        let word = KEPT_WORD_BYTES_MAX;
+        assert_eq!(lengths, [word, word, word, message]);
+    }
+
+    #[test]
+    fn the_containers_conditions_and_messages_of_a_pod_have_a_bound() {
+        let waiting = json!({"name": "c", "state": {"waiting": {"message": "m".repeat(5 << 10)}}});
+        let condition = json!({"type": "Ready", "message": "m"});
+        for (init, main, conditions, want) in [
+            (1, 2, 3, (3, 3, 3 * KEPT_MESSAGE_BYTES_MAX + 3)),
+            (200, 200, 40, (POD_CONTAINERS_MAX, POD_CONDITIONS_MAX, POD_MESSAGES_BYTES_MAX)),
+        ] {
+            let status = json!({
+                "initContainerStatuses": vec![&waiting; init],
+                "containerStatuses": vec![&waiting; main],
+                "conditions": vec![&condition; conditions],
+            });
+            let object = json!({"metadata": {"name": "p"}, "status": status});
+            let pod = PodRecord::of(&seen(&object)).pod;
+            let told = pod.containers.iter().map(|one| match &one.state {
+                ContainerState::Waiting { message, .. } => message.len(),
+                ContainerState::Unknown
+                | ContainerState::Running
+                | ContainerState::Terminated(_) => panic!("{one:?}"),
+            });
+            let of_conditions = pod.conditions.iter().map(|one| one.message.len());
+            let bytes: usize = told.chain(of_conditions).sum();
+            assert_eq!((pod.containers.len(), pod.conditions.len(), bytes), want, "{init} {main}");
+            assert_eq!(pod.containers.iter().filter(|one| one.init).count(), init);
         }
     }
 

@@ -59,10 +59,10 @@ pub async fn classify(
 ) -> Result<Found, Error> {
     let key = wrapper.key();
     let Shown { mut records, cached, lists } = shown(sources, wrapper, memory, ask).await?;
-    memory.kin.reads_soon = ask >= FreshRead::Pods || is_deleted(wrapper);
+    memory.object.kin.reads_soon = ask >= FreshRead::Pods || is_deleted(wrapper);
     let awaited = find_missing(sources, wrapper, memory, &records, &cached).await?;
     records.extend(awaited);
-    records.extend(memory.kin.unseen(&wrapper.namespace));
+    records.extend(memory.object.kin.unseen(&wrapper.namespace));
 
     let roots = wrapper.roots(components);
     let (lineages, incomplete) =
@@ -88,16 +88,16 @@ pub async fn classify(
     memory.keep_undetermined(&mut undetermined);
     for pod in &ours {
         let Pod { component, pod_set, attempt, .. } = *pod;
-        memory.kin.put_pod(&pod.uid, &pod.name, &Place { component, pod_set, attempt });
+        memory.object.kin.put_pod(&pod.uid, &pod.name, &Place { component, pod_set, attempt });
     }
     for (owner, component) in links {
-        memory.kin.put_link(owner, component);
+        memory.object.kin.put_link(owner, component);
     }
-    memory.kin.forget_old_links();
+    memory.object.kin.forget_old_links();
     let mut orphans = vec![];
     if ask == FreshRead::Gone && components.iter().all(|component| component.ours().is_none()) {
         if ours.is_empty() {
-            memory.kin.nothing_is_left();
+            memory.object.kin.nothing_is_left();
         } else {
             orphans = find_orphans(sources, wrapper, memory, &records).await;
         }
@@ -163,25 +163,30 @@ async fn shown(
     });
     super::keep_deleted(wrapper, memory, deleted);
     for uid in &over {
-        memory.kin.forget(uid);
+        memory.object.kin.forget(uid);
     }
     let runs = wrapper.status.phase.runs_components();
     memory.must_list |= lacks || runs && memory.list_at.is_some_and(|at| at <= memory.now());
     if ask < FreshRead::Pods && !memory.must_list {
         return Ok(Shown { records, cached: vec![], lists: false });
     }
-    let listed = list(sources, &key).await?;
+    let listed = list(sources, &key, memory).await?;
     (memory.must_list, memory.list_at) = (false, None);
     Ok(Shown { records: listed, cached: records, lists: true })
 }
 
 /// Lists the pods that name an AppWrapper, without those that are known to be somebody else's.
-async fn list(sources: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error> {
+async fn list(
+    sources: Sources<'_>,
+    key: &Key,
+    memory: &mut ReconcileState,
+) -> Result<Vec<Arc<PodRecord>>, Error> {
     let known = sources.cache.pod_cache(|pod_cache| {
         pod_cache.release(key);
         pod_cache.count(key)
     });
     let mut records = sources.lists.pods(sources.client, key, known).await?;
+    memory.listed += records.len();
     let records = sources.cache.pod_cache(|pod_cache| {
         pod_cache.take_in(key, &records);
         records.retain(|record| !pod_cache.is_strangers(key, record));
@@ -198,7 +203,7 @@ async fn find_orphans(
     memory: &ReconcileState,
     records: &[Arc<PodRecord>],
 ) -> Vec<Orphan> {
-    let kin = &memory.kin;
+    let kin = &memory.object.kin;
     let lives = |record: &&Arc<PodRecord>| {
         !record.pod.terminating && kin.place(&record.identity.uid).is_some()
     };
@@ -229,7 +234,8 @@ async fn find_missing(
 ) -> Result<Vec<Arc<PodRecord>>, Error> {
     let now = memory.now();
     let (client, namespace) = (sources.client, &wrapper.namespace);
-    let ReconcileState { kin, deleted_objects, .. } = memory;
+    let ReconcileState { object, deleted_objects, .. } = memory;
+    let kin = &mut object.kin;
     let decides = wrapper.status.phase.runs_components();
     let cached: BTreeMap<&str, &Arc<PodRecord>> = if decides {
         cached.iter().map(|record| (record.identity.uid.as_str(), record)).collect()
@@ -286,7 +292,7 @@ async fn read_owners(
     records: &[Arc<PodRecord>],
 ) -> (Vec<Lineage>, bool) {
     let (now, namespace) = (memory.now(), &wrapper.namespace);
-    let family = Family::new(&wrapper.uid, roots, components, &memory.kin);
+    let family = Family::new(&wrapper.uid, roots, components, &memory.object.kin);
     let mut known = Ancestors::new();
     let mut lineages: Vec<Lineage> =
         records.iter().map(|record| family.lineage(record, &known)).collect();

@@ -12,6 +12,7 @@ use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
 use crate::api::keys;
 use crate::kinds::{self, Kind};
+use crate::price::{KEPT_MESSAGE_BYTES_MAX, KEPT_WORD_BYTES_MAX};
 use crate::snapshot::{Outcome, PodPhase, Report};
 
 /// The longest name of an object.
@@ -137,6 +138,25 @@ pub(super) fn named_finalizers(all: &[String]) -> Vec<String> {
     all.iter().take(FINALIZERS_MAX).map(|name| name.chars().take(NAME_MAX).collect()).collect()
 }
 
+/// At most so many bytes of a text, and no more memory than they take.
+pub(super) fn cut(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max));
+        text.shrink_to_fit();
+    }
+    text
+}
+
+/// What is kept of a reason, a type or the name of a container.
+pub(super) fn word(text: String) -> String {
+    cut(text, KEPT_WORD_BYTES_MAX)
+}
+
+/// What is kept of a message that was written for people.
+pub(super) fn message(text: String) -> String {
+    cut(text, KEPT_MESSAGE_BYTES_MAX)
+}
+
 impl Controller {
     /// The controller among the owners of an object.
     #[must_use]
@@ -209,7 +229,11 @@ impl ObjectRecord {
         let inferred = kinds::infer(&object).unwrap_or_default();
         let lacks_counts = inferred.is_empty();
         let pod_sets = if lacks_counts { kinds::recorded(&object) } else { inferred };
-        let report = kinds::report(api_version, kind, &pod_sets, &object);
+        let mut report = kinds::report(api_version, kind, &pod_sets, &object);
+        if let Outcome::Failed { reason, message: told, .. } = &mut report.outcome {
+            *reason = word(std::mem::take(reason));
+            *told = message(std::mem::take(told));
+        }
         let paths = pod_sets.into_iter().map(|set| set.path).collect();
         Self { identity, report, paths, lacks_counts, content }
     }
@@ -260,6 +284,22 @@ mod tests {
         let outcome = |api_version| ObjectRecord::of(&seen, api_version, "MPIJob").report.outcome;
         assert_eq!(outcome("kubeflow.org/v2beta1"), Outcome::Succeeded);
         assert_eq!(outcome("example.com/v2beta1"), Outcome::Active);
+    }
+
+    #[test]
+    fn what_an_object_tells_of_its_failure_has_a_bound() {
+        let long = "m".repeat(700 << 10);
+        for text in ["short", &long] {
+            let failed = serde_json::json!({"type": "Failed", "status": "True", "reason": text,
+                "message": text});
+            let object = serde_json::json!({"metadata": {"name": "j", "uid": "u"},
+                "status": {"conditions": [failed]}});
+            let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+            let outcome = ObjectRecord::of(&seen, "batch/v1", "Job").report.outcome;
+            let Outcome::Failed { reason, message, .. } = &outcome else { panic!("{outcome:?}") };
+            let want = [KEPT_WORD_BYTES_MAX, KEPT_MESSAGE_BYTES_MAX].map(|max| text.len().min(max));
+            assert_eq!([reason.len(), message.len()], want);
+        }
     }
 
     /// What the API server adds is what its `time.Duration` comes to.

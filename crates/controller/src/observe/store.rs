@@ -6,7 +6,7 @@
 //! instead of memory for all.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
@@ -16,6 +16,7 @@ use super::cache::Key;
 use super::cached_appwrapper::{Before, CachedAppWrapper};
 use super::raw_object::RawObject;
 use crate::api::Phase;
+use crate::locked::RwLocked;
 
 /// The texts of all AppWrappers together, in bytes.
 const TEXTS_MAX: usize = 24 << 20;
@@ -165,11 +166,11 @@ impl Store {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.write_locked())
     }
 
     fn read<T>(&self, read: impl FnOnce(&Inner) -> T) -> T {
-        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.0.read_locked())
     }
 }
 

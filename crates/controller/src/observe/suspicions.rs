@@ -8,7 +8,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -20,6 +20,7 @@ use super::cache::Cache;
 use super::raw_object::RawObject;
 use crate::api::{NodeSuspicion, NodeSuspicionSpec};
 use crate::config::NodeSuspicion as Settings;
+use crate::locked::Locked;
 use crate::snapshot::place::Site;
 use crate::suspicion::{self, Known, Record, Suspect, Suspicions, Testimony, is_suspect, score};
 
@@ -117,13 +118,9 @@ impl Write {
 }
 
 impl SuspicionCache {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes in one event of the watch.
     pub fn take(&self, event: Event<RawObject>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.locked();
         match event {
             Event::Init => inner.listed.clear(),
             Event::InitApply(seen) => {
@@ -138,15 +135,18 @@ impl SuspicionCache {
 
     /// Forgets everything: suspicion is off.
     pub fn forget(&self) {
-        *self.lock() = Inner::default();
+        *self.inner.locked() = Inner::default();
     }
 
-    /// Takes in what a failure says about its node. False where it was dropped: the node is gone, or evidence about too
-    /// many nodes waits.
+    /// Takes in what a failure says about its node. False where it was dropped: the node is gone, or another was created
+    /// under its name after the failure, or evidence about too many nodes waits.
     #[must_use]
     pub fn testify(&self, testimony: &Testimony, cache: &Cache) -> bool {
         let Some(site) = cache.site(&testimony.node) else { return false };
-        let mut inner = self.lock();
+        if site.created.is_some_and(|created| testimony.evidence.time.0 < created) {
+            return false;
+        }
+        let mut inner = self.inner.locked();
         let is_full = inner.unwritten.len() >= UNWRITTEN_MAX;
         if is_full && !inner.unwritten.contains(&testimony.node) {
             return false;
@@ -165,7 +165,7 @@ impl SuspicionCache {
     /// What is to be written now, without evidence that has expired; each node again only after a while.
     #[must_use]
     pub fn due(&self, elapsed: Duration, now: Timestamp, settings: &Settings) -> Vec<Write> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.locked();
         inner.known.expire(now, settings.half_life);
         inner.not_before.retain(|_, at| *at > elapsed);
         let due: Vec<String> = inner
@@ -186,7 +186,7 @@ impl SuspicionCache {
 
     /// An object was written. Evidence that came meanwhile stays to be written.
     pub fn written(&self, write: &Write, stored: Stored) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.locked();
         if inner.known.get(&write.node) == Some(&write.record) {
             inner.unwritten.remove(&write.node);
         }
@@ -195,7 +195,7 @@ impl SuspicionCache {
 
     /// The object that was to be replaced is gone.
     pub fn gone(&self, node: &str) {
-        self.lock().stored.remove(node);
+        self.inner.locked().stored.remove(node);
     }
 
     /// Objects whose evidence has expired, or is about an earlier Node of the name or one that is gone; at most so many.
@@ -207,7 +207,7 @@ impl SuspicionCache {
         settings: &Settings,
         most: usize,
     ) -> Vec<(String, Stored)> {
-        let inner = self.lock();
+        let inner = self.inner.locked();
         let are_listed = cache.node_count().is_some();
         let is_over = |(node, stored): &(&String, &Stored)| {
             let expires = stored.record.expires_at(settings.half_life);
@@ -230,7 +230,7 @@ impl SuspicionCache {
         now: Timestamp,
         settings: &Settings,
     ) -> Vec<(Suspect, Arc<Site>)> {
-        let inner = self.lock();
+        let inner = self.inner.locked();
         if inner.known.is_empty() {
             return vec![];
         }

@@ -1,9 +1,10 @@
 //! Work beside a reconcile, which waits for it: it ends in time, or is given up, and no namespace has all slots for it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::locked::Locked;
 use crate::telemetry;
 
 /// How long it may take.
@@ -57,7 +58,7 @@ impl Slots {
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.locked()
     }
 }
 

@@ -259,7 +259,7 @@ pub(super) async fn create_one(
                 );
             }
             if failure.unanswered {
-                memory.last_gap = Some(context.clock.around_now().1);
+                memory.object.last_gap = Some(context.clock.around_now().1);
             }
             memory.failed(index, failure);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::{Decision, Facts, Warning};
 use crate::kueue::KueueSettings;
+use crate::locked::{Locked, RwLocked};
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
@@ -125,18 +126,18 @@ impl Context {
     /// The settings that hold now.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
-        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.config.read_locked().clone()
     }
 
     /// What is known of Kueue's configuration now.
     #[must_use]
     pub fn kueue(&self) -> KueueSettings {
-        *self.kueue.read().unwrap_or_else(PoisonError::into_inner)
+        *self.kueue.read_locked()
     }
 
     /// Takes over what was read of Kueue's configuration. The next decision about each AppWrapper uses it.
     pub fn set_kueue(&self, settings: KueueSettings) {
-        *self.kueue.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        *self.kueue.write_locked() = settings;
         self.kueue_read.send_replace(true);
     }
 
@@ -243,12 +244,12 @@ impl Context {
 
     /// Forgets what this process knows of an AppWrapper: it is gone, or a panic may have left it incomplete.
     pub fn forget(&self, key: &Key) {
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.memories.locked().remove(key);
         self.cache.pod_cache(|pod_cache| pod_cache.forget(key));
     }
 
     pub(super) fn memory(&self, key: &Key) -> Arc<tokio::sync::Mutex<ReconcileState>> {
-        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memories = self.memories.locked();
         memories.entry(key.clone()).or_default().clone()
     }
 

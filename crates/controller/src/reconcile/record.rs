@@ -1,11 +1,10 @@
 //! Keeps a record of an AppWrapper before its finalizer is removed.
 
-use std::sync::PoisonError;
-
 use super::Context;
 use super::beside::in_time;
 use crate::act::record as act;
 use crate::config::History;
+use crate::locked::Locked;
 use crate::observe::assemble::Wrapper;
 use crate::record::Record;
 
@@ -30,7 +29,7 @@ pub(super) async fn keep(context: &Context, wrapper: &Wrapper) {
 /// Why it is not kept.
 async fn kept(context: &Context, wrapper: &Wrapper, settings: &History) -> Result<(), String> {
     let may_write = {
-        let mut allowance = context.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowance = context.records.locked();
         allowance.take(&wrapper.namespace, &wrapper.uid, settings)
     };
     if !may_write {

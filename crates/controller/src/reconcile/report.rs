@@ -65,7 +65,7 @@ pub(super) fn remarks(
     let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     let status = &wrapper.status;
     let has_begun = !status.attempts.is_empty();
-    if status.phase == Phase::Suspended && !has_begun && memory.remarks.is_none() {
+    if status.phase == Phase::Suspended && !has_begun && memory.object.remarks.is_none() {
         return;
     }
     let is_new = match status.phase {
@@ -80,7 +80,7 @@ pub(super) fn remarks(
         | Phase::Failed
         | Phase::Terminating => status.attempts.is_empty() && status.since.is_none(),
     };
-    let is_news = |remark: &&String| match &memory.remarks {
+    let is_news = |remark: &&String| match &memory.object.remarks {
         Some(told) => !told.contains(*remark),
         None => is_new,
     };
@@ -89,7 +89,7 @@ pub(super) fn remarks(
         let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
         context.warn(&about, &warning);
     }
-    memory.remarks = Some(remarks);
+    memory.object.remarks = Some(remarks);
 }
 
 /// Counts what the write of a status settles of the ledger; without a status, the removal of the AppWrapper.
@@ -259,7 +259,7 @@ pub(super) fn suspend_refused(
 /// Tells that kinds that an AppWrapper uses are not listed yet, where that lasts: nothing is decided until they are.
 pub(super) fn unlisted(context: &Context, memory: &mut ReconcileState, wrapper: &Wrapper) {
     let now = memory.now();
-    if Trouble::is_to_tell(&mut memory.unlisted, now, UNLISTED_FOR) {
+    if Trouble::is_to_tell(&mut memory.object.unlisted, now, UNLISTED_FOR) {
         let message = format!(
             "The RetryPolicies or queues of the AppWrapper have not been listed for {} s: nothing is done until they \
              are; see the log of the controller",

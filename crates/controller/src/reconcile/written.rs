@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::carry_out::is_refused_for_long;
 use super::{Context, Error, report};
@@ -42,12 +44,9 @@ pub(super) async fn write(
 ) -> Result<Written, Error> {
     let error = match send(context, memory, stored, &decision.status).await {
         Ok(None) => return Ok(Written::Stored(None)),
-        // what cannot be read and cannot be mended either must not stand in the way, and neither must what is not stored
-        Ok(Some(newer))
-            if !is_newer(&newer, stored)
-                && (decision.status == wrapper.status
-                    || lost_attempts(&decision.status, &newer)) =>
-        {
+        // Nothing of it was stored: the definition has none of its fields, or what is stored cannot be read, nor be mended. Each
+        // look would write the same, and do nothing else. The write was guarded by the version, so nobody else wrote it.
+        Ok(Some(newer)) if !is_newer(&newer, stored) => {
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
         Ok(Some(newer)) => return Ok(Written::Stored(Some(Box::new(newer)))),
@@ -132,7 +131,7 @@ async fn send(
 ) -> Result<Option<RawObject>, crate::act::Error> {
     let written = match write::write_status(&context.client, stored, status).await {
         Err(error) if error.is_unanswered() => {
-            memory.last_gap = Some(context.clock.around_now().1);
+            memory.object.last_gap = Some(context.clock.around_now().1);
             // on the heap: it is rare, and its future is large
             let found = Box::pin(is_stored(context, memory, stored, status)).await;
             return if found { Ok(None) } else { Err(error) };
@@ -143,8 +142,10 @@ async fn send(
     if lost_attempts(status, &written) && !context.has_told_of_definition.swap(true, Relaxed) {
         tracing::error!(
             "The API server does not store status.attempts: CustomResourceDefinition \
-             appwrappers.workload.codeflare.dev is not the one of this version. Attempts, requesters and limits of \
-             retry policies are lost until it is applied: kubectl apply --server-side --force-conflicts -k config/crd"
+             appwrappers.workload.codeflare.dev is not the one of this version. Until it is applied, attempts, requesters, \
+             limits of RetryPolicies, status.since, status.retryAfter, status.usage and the UIDs of components are lost, \
+             and the objects of two attempts cannot be told apart: \
+             kubectl apply --server-side --force-conflicts -k config/crd"
         );
     }
     Ok(Some(written))
@@ -178,7 +179,16 @@ async fn is_stored(
 
 /// Whether the API server has dropped the attempts of a status: the definition of the Go controller has none.
 fn lost_attempts(status: &AppWrapperStatus, written: &RawObject) -> bool {
-    !status.attempts.is_empty() && !written.raw.get().contains("\"attempts\"")
+    #[derive(Default, Deserialize)]
+    struct Stored {
+        attempts: Option<IgnoredAny>,
+    }
+    if status.attempts.is_empty() {
+        return false;
+    }
+    let stored =
+        written.status().and_then(|text| serde_json::from_str::<Option<Stored>>(text).ok());
+    stored.flatten().unwrap_or_default().attempts.is_none()
 }
 
 #[cfg(test)]
@@ -190,14 +200,22 @@ mod tests {
 
     #[test]
     fn attempts_that_are_not_stored_are_noticed() {
-        let written = |status: serde_json::Value| -> RawObject {
-            serde_json::from_str(&json!({"metadata": {}, "status": status}).to_string()).unwrap()
+        let template = json!({"data": {"attempts": "3"}});
+        let written = |status: &serde_json::Value| -> RawObject {
+            let object = json!({"metadata": {}, "spec": {"components": [{"template": template}]},
+                "status": status});
+            serde_json::from_str(&object.to_string()).unwrap()
         };
         let attempts = vec![Attempt::default()];
         let status = AppWrapperStatus { attempts, ..AppWrapperStatus::default() };
-        let (kept, dropped) = (json!({"attempts": [{"attempt": 0}]}), json!({"phase": "Running"}));
-        assert!(lost_attempts(&status, &written(dropped.clone())));
-        assert!(!lost_attempts(&status, &written(kept)));
-        assert!(!lost_attempts(&AppWrapperStatus::default(), &written(dropped)));
+        for (stored, is_lost) in [
+            (json!({"attempts": [{"attempt": 0}]}), false),
+            (json!({"phase": "Running"}), true),
+            (json!({"componentStatus": [{"name": "attempts"}]}), true),
+            (json!(null), true),
+        ] {
+            assert_eq!(lost_attempts(&status, &written(&stored)), is_lost, "{stored}");
+            assert!(!lost_attempts(&AppWrapperStatus::default(), &written(&stored)), "{stored}");
+        }
     }
 }

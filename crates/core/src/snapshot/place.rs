@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use k8s_openapi::jiff::Timestamp;
+
 use crate::api::keys;
 
 /// Resources that every kubelet tells of.
@@ -15,6 +17,8 @@ pub struct Site {
     pub name: String,
     /// UID of the node.
     pub uid: String,
+    /// When the node was created.
+    pub created: Option<Timestamp>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its taints that keep pods away: `NoSchedule`, `NoExecute`.
@@ -197,6 +201,7 @@ mod tests {
         Site {
             name: "n-1".into(),
             uid: "u-1".into(),
+            created: None,
             labels: labels(&[(keys::HOSTNAME, "host-1"), ("zone", "z"), ("gen", "7")]),
             taints: vec![taint("gpu", "NoSchedule"), taint("slow", "PreferNoSchedule")],
             allocatable: map(&[("cpu", 4.0), ("nvidia.com/gpu", 8.0)]),

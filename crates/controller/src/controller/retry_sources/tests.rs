@@ -20,6 +20,8 @@ enum Serves {
     Neither,
     /// The old version, to others.
     Forbidden,
+    /// The old version, but in no format that is accepted.
+    Unacceptable,
     /// The old version, but it cannot list.
     Busy,
     /// Nothing: it is unavailable.
@@ -36,8 +38,11 @@ async fn answer(serves: Arc<Mutex<Serves>>, request: Request<Body>) -> (u16, Val
         let now = *serves.lock().unwrap();
         match now {
             Serves::Forbidden if lists && is_old => Some(403),
+            Serves::Unacceptable if lists && is_old => Some(406),
             Serves::Busy if lists => Some(503),
-            Serves::Old | Serves::Forbidden | Serves::Busy => (!is_old).then_some(404),
+            Serves::Old | Serves::Forbidden | Serves::Unacceptable | Serves::Busy => {
+                (!is_old).then_some(404)
+            }
             Serves::New => is_old.then_some(404),
             Serves::Neither => Some(404),
             Serves::Down => Some(503),
@@ -109,17 +114,21 @@ async fn queues_stay_known_while_their_watch_is_refused_for_a_moment() {
 /// What is not listed yet is not missing: no verdict is made before the queue is known, or was refused for a while.
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_refused_at_the_start_is_awaited_for_a_while() {
-    for (refused, sync, then) in [(5, Sync::Starting, 5), (60, Sync::Blind, 35)] {
-        let serves = Arc::new(Mutex::new(Serves::Forbidden));
+    for (refusal, refused, sync, then) in [
+        (Serves::Forbidden, 5, Sync::Starting, 5),
+        (Serves::Forbidden, 60, Sync::Blind, 35),
+        (Serves::Unacceptable, 60, Sync::Blind, 35),
+    ] {
+        let serves = Arc::new(Mutex::new(refusal));
         let controller = Controller::new(client(&serves), Arc::new(SystemClock), Config::default());
         let (context, queue) = (controller.context.clone(), controller.queue.clone());
         let (kind, at) = (local_queues(), Key { namespace: "n".into(), name: "q".into() });
         let task = tokio::spawn(watch(context.clone(), queue, kind.clone()));
         tokio::time::sleep(Duration::from_secs(refused)).await;
-        assert_eq!(context.cache.sync(kind), sync, "refused for {refused} s");
+        assert_eq!(context.cache.sync(kind), sync, "{refusal:?} for {refused} s");
         *serves.lock().unwrap() = Serves::Old;
         tokio::time::sleep(Duration::from_secs(then)).await;
-        assert_eq!(context.cache.sync(kind), Sync::Done, "{then} s after {refused} s");
+        assert_eq!(context.cache.sync(kind), Sync::Done, "{then} s after {refusal:?}");
         assert!(context.cache.retry_source(kind, &at).is_some());
         task.abort();
     }

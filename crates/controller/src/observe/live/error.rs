@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube::runtime::watcher;
+
 use crate::client;
 use crate::observe::cache::KindKey;
 
@@ -102,5 +104,16 @@ pub fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
+    }
+}
+
+/// The error of a request of a watch.
+#[must_use]
+pub const fn watch_error(error: &watcher::Error) -> Option<&kube::Error> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(error),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }
 }

@@ -40,6 +40,27 @@ fn at(name: &str) -> Key {
 }
 
 #[tokio::test]
+async fn only_an_object_that_is_not_there_is_none() {
+    for (code, want) in [(200_u16, Ok(true)), (404, Ok(false)), (403, Err("get Pod/p"))] {
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let body = match code {
+                200 => json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}}),
+                code => json!({"status": "Failure", "code": code, "message": "no"}),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            std::future::ready(Response::builder().status(code).body(body))
+        });
+        let (client, resource) = (Client::new(service, "default"), pod_resource());
+        let whole = find(&client, &resource, Some("n"), "p").await.map(|found| found.is_some());
+        let metadata = metadata(&client, &resource, "n", "p").await.map(|found| found.is_some());
+        for found in [whole, metadata] {
+            let found = found.map_err(|error| error.to_string());
+            assert_eq!(found, want.map_err(str::to_owned), "{code}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn whoever_invents_versions_fills_no_memory_and_causes_few_calls() {
     let (client, calls) = server();
     let live = Live::default();
@@ -54,7 +75,7 @@ async fn whoever_invents_versions_fills_no_memory_and_causes_few_calls() {
             assert_eq!(made, 3, "its version, the one that is served, and the object");
         }
     }
-    let kinds = live.lock();
+    let kinds = live.kinds.locked();
     assert_eq!(kinds.served.len(), 1);
     assert!((1..=OTHERS_MAX).contains(&kinds.others.len()), "{}", kinds.others.len());
 }
@@ -87,7 +108,7 @@ async fn what_is_served_in_another_version_by_now_is_not_absent() {
             api_version: "batch/v1beta1".to_owned(),
             ..live.resource(&client, &job("v1")).await.unwrap()
         };
-        live.lock().served.insert(job("v1beta1"), stale);
+        live.kinds.locked().served.insert(job("v1beta1"), stale);
         let found = live.identity(&client, &job("v1beta1"), &at(name)).await.unwrap();
         assert_eq!(found.is_some(), name == "j", "{name}");
         let own = live.in_own_version(&client, &job("v1beta1")).await;

@@ -137,6 +137,18 @@ fn evidence_about_a_node_that_is_gone_or_about_too_many_is_dropped() {
 }
 
 #[test]
+fn evidence_about_an_earlier_node_of_the_name_is_dropped() {
+    for (created, want) in [(None, true), (Some(99), true), (Some(100), true), (Some(101), false)] {
+        let (cache, known) = (Cache::default(), SuspicionCache::default());
+        let created = created.map(at);
+        let site = Site { name: "a".into(), uid: "u".into(), created, ..Site::default() };
+        cache.put_node(Node::default(), site);
+        assert_eq!(known.testify(&testimony("a", "x", 100), &cache), want, "{created:?}");
+        assert_eq!(due(&known, 0).len(), usize::from(want), "{created:?}");
+    }
+}
+
+#[test]
 fn what_has_expired_or_is_about_a_node_that_is_gone_is_deleted() {
     let (cache, known, settings) =
         (cluster(&["a", "b"]), SuspicionCache::default(), Settings::default());

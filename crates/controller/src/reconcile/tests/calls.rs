@@ -20,14 +20,18 @@ use crate::config::{Autopilot, Config};
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cached_appwrapper::{Before, CachedAppWrapper};
+use crate::observe::feed::Nodes;
+use crate::observe::kin::Place;
 use crate::observe::memory::ReconcileState;
+use crate::observe::nodes::Marks;
+use crate::observe::pod_record::PodRecord;
 use crate::observe::records::ObjectRecord;
 use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
 use crate::observe::{self, live, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
 use crate::reconcile::carry_out::{Carried, carry_out, create_one};
 use crate::reconcile::written::{Written, write};
-use crate::reconcile::{Context, Next, is_behind, reconcile, report, requeue};
+use crate::reconcile::{Context, Next, is_behind, listed_pods, reconcile, report, requeue};
 use crate::snapshot::{Presence, Snapshot};
 use crate::tuning::Limits;
 
@@ -39,6 +43,8 @@ pub(super) struct Server {
     answers: BTreeMap<String, u16>,
     /// Pods that it lists, where it is asked for them.
     pods: Option<Vec<Value>>,
+    /// The Node `a`, where there is one.
+    node: Option<Value>,
     pub(super) called: Mutex<Vec<String>>,
 }
 
@@ -58,6 +64,7 @@ pub(super) fn context(server: &Arc<Server>, takes: Duration) -> Context {
                 200,
                 json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": server.pods}),
             ),
+            "GET /api/v1/nodes/a" if let Some(node) = &server.node => (200, node.clone()),
             list if list.starts_with("GET") && code == 200 => {
                 (200, json!({"metadata": {}, "items": []}))
             }
@@ -166,36 +173,60 @@ async fn only_a_newer_version_of_the_watch_keeps_back_a_creation() {
     }
 }
 
-/// With the definition of the Go controller, the number of the attempt is told anew by each look and stored by none.
+/// With the definition of the Go controller, the number of the attempt and the begin of the deletion are told anew by each look
+/// and stored by none.
 #[tokio::test]
 async fn a_status_that_the_definition_prunes_keeps_nothing_from_being_deleted() {
-    let wrapper = Arc::new(wrapper(Phase::Suspending, true, false));
-    let context = context_of_version("1"); // what it answers to a write is what is stored: nothing has changed
-    let present = |mut component: crate::snapshot::Component| {
-        let uid = component.name.clone();
-        component.presence = Presence::Present(crate::snapshot::Object {
-            uid,
-            attempt: Some(2),
-            ..Default::default()
-        });
-        component
-    };
-    let components = wrapper.components.iter().cloned().map(present).collect();
-    let facts = |snapshot: &Snapshot| {
-        let config = Config::default();
-        let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
-        let now = PAST.parse().unwrap();
-        decide(Facts { snapshot, limits: &limits, config: &config, now, anchor: now })
-    };
-    let seen = Snapshot { components, ..wrapper.snapshot() };
-    let decision = facts(&seen);
-    assert_eq!(decision.status.attempts.last().map(|last| last.attempt), Some(2));
-    let mut memory = ReconcileState::default();
-    let written = write(&context, &mut memory, &wrapper, &wrapper, &seen, &decision).await.unwrap();
-    let Written::Assumed(assumed) = written else { panic!("it is not stored") };
-    let seen = Snapshot { components: seen.components, ..assumed.snapshot() };
-    let actions = facts(&seen).actions;
-    assert!(actions.iter().any(|action| matches!(action, Action::Delete(_))), "{actions:?}");
+    for (phase, attempt, told) in [
+        (Phase::Suspending, Some(2), Some(2)),
+        (Phase::Failed, Some(2), Some(2)),
+        (Phase::Failed, Some(0), None),
+        (Phase::Failed, None, None),
+        (Phase::Succeeded, Some(0), None),
+        (Phase::Succeeded, None, None),
+    ] {
+        let mut wrapper = wrapper(phase, phase == Phase::Suspending, false);
+        let now: Timestamp = PAST.parse().unwrap();
+        let begun: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        if phase != Phase::Suspending {
+            // as the Go controller left it, its success long expired
+            for (kind, is_true, at) in [
+                (condition::QUOTA_RESERVED, phase == Phase::Failed, begun),
+                (condition::RESOURCES_DEPLOYED, true, begun),
+                (condition::DELETING_RESOURCES, true, now),
+            ] {
+                condition::set(&mut wrapper.status.conditions, kind, is_true, "Test", "", at);
+            }
+        }
+        let wrapper = Arc::new(wrapper);
+        let context = context_of_version("1"); // what it answers to a write is what is stored: nothing has changed
+        let present = |mut component: crate::snapshot::Component| {
+            let uid = component.name.clone();
+            component.presence =
+                Presence::Present(crate::snapshot::Object { uid, attempt, ..Default::default() });
+            component
+        };
+        let components = wrapper.components.iter().cloned().map(present).collect();
+        let facts = |snapshot: &Snapshot| {
+            let config = Config::default();
+            let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
+            decide(Facts { snapshot, limits: &limits, config: &config, now, anchor: now })
+        };
+        let seen = Snapshot { components, ..wrapper.snapshot() };
+        let decision = facts(&seen);
+        let last = decision.status.attempts.last().map(|last| last.attempt);
+        assert_eq!(last, told, "{phase} {attempt:?}");
+        assert_ne!(decision.status, wrapper.status, "{phase} {attempt:?}");
+        let mut memory = ReconcileState::default();
+        let written = write(&context, &mut memory, &wrapper, &wrapper, &seen, &decision);
+        let Written::Assumed(assumed) = written.await.unwrap() else {
+            panic!("{phase} {attempt:?}: it is not stored")
+        };
+        let seen = Snapshot { components: seen.components, ..assumed.snapshot() };
+        let actions = facts(&seen).actions;
+        let deletes = actions.iter().any(|action| matches!(action, Action::Delete(_)));
+        assert!(deletes, "{phase} {attempt:?}: {actions:?}");
+    }
 }
 
 /// A context whose API server has one AppWrapper, of this version.
@@ -298,6 +329,59 @@ async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_
             snapshot.components.iter().map(|component| &component.presence).collect();
         assert!(matches!(presences[..], [Presence::Unseen, Presence::Present(_)]));
         assert_eq!(memory.pods_unseen_for(), Some(Duration::from_secs(5)));
+    }
+}
+
+/// Pods that name the AppWrapper and no owner: a few of them are kept.
+#[tokio::test]
+async fn a_reconcile_counts_the_pods_that_it_lists_and_does_not_keep() {
+    let forged = |number: usize| {
+        let name = format!("p{number}");
+        json!({"metadata": {"name": name, "namespace": "ns", "uid": name,
+            "labels": {keys::APPWRAPPER: "aw", keys::APPWRAPPER_UID: "uid"}}})
+    };
+    let pods: Vec<Value> = (0..40).map(forged).collect();
+    for (ask, lists) in [(FreshRead::Nothing, 0), (FreshRead::Gone, 40)] {
+        let answers = BTreeMap::from([(format!("GET {JOBS}"), 200)]);
+        let server = Server { answers, pods: Some(pods.clone()), ..Server::default() };
+        let context = context(&Arc::new(server), Duration::ZERO);
+        for pod in &pods {
+            let seen: RawObject = serde_json::from_str(&pod.to_string()).unwrap();
+            context.cache.put_pod(Arc::new(PodRecord::of(&seen)));
+        }
+        let wrapper = wrapper(Phase::Suspending, true, false);
+        let (key, attach) = (wrapper.key(), Attach::default());
+        let memory = context.memory(&key);
+        let mut memory = memory.lock().await;
+        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        drop(memory);
+        let kept = context.cache.pod_cache(|pods| pods.kept(&key));
+        assert_eq!((kept, listed_pods(&context, &key)), (32, lists), "{ask:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_read_inherits_no_loss_of_an_earlier_one() {
+    let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+    let node = |uid: &str, since: &str| {
+        let ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": since});
+        json!({"metadata": {"name": "a", "uid": uid}, "status": {"conditions": [ready]}})
+    };
+    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p",
+        "labels": {keys::APPWRAPPER: "aw", keys::APPWRAPPER_UID: "uid"}},
+        "spec": {"nodeName": "a"}, "status": {"phase": "Running"}});
+    for (uid, want) in [("u", early), ("v", late)] {
+        let (pods, node_read) = (Some(vec![pod.clone()]), Some(node(uid, late)));
+        let server = Server { pods, node: node_read, ..Server::default() };
+        let context = context(&Arc::new(server), Duration::ZERO);
+        let shown = serde_json::from_str(&node("u", early).to_string()).unwrap();
+        Nodes::new(Marks::default()).take(&context.cache, Event::Apply(shown));
+        let wrapper = wrapper(Phase::Running, false, false);
+        let (mut memory, attach) = (ReconcileState::default(), Attach::default());
+        memory.object.kin.put_pod("p", "p", &Place::default());
+        let seen = look(&context, &wrapper, &mut memory, FreshRead::Pods, &attach).await.unwrap();
+        let since = seen.nodes["a"].lost.and_then(|loss| loss.since);
+        assert_eq!(since, want.parse().ok(), "{uid}");
     }
 }
 

@@ -146,7 +146,7 @@ async fn a_new_leader_knows_of_the_outage_before() {
     let context = Arc::new(answering(move |_, _| (200, object.clone())));
     context.gap_before.get_or_init(|| ended);
     assert!(reconcile(stored.clone(), context.clone()).await.is_ok());
-    assert_eq!(context.memory(&stored.key()).lock().await.last_gap, Some(ended));
+    assert_eq!(context.memory(&stored.key()).lock().await.object.last_gap, Some(ended));
 }
 
 /// A running pod of a `ReplicaSet`, with our labels.
@@ -265,7 +265,7 @@ async fn a_workload_is_asked_while_kueues_configuration_is_not_read() {
 
 /// A running pod of ours without a controller, known from before.
 fn known_pod(memory: &mut ReconcileState, labels: &Value) -> Value {
-    memory.kin.put_pod("uid-p", "p", &Place::default());
+    memory.object.kin.put_pod("uid-p", "p", &Place::default());
     json!({"metadata": {"name": "p", "namespace": "ns", "uid": "uid-p", "labels": labels},
         "status": {"phase": "Running"}})
 }

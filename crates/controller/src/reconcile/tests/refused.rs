@@ -29,7 +29,7 @@ use crate::observe::live;
 use crate::observe::memory::ReconcileState;
 use crate::observe::raw_object::RawObject;
 use crate::plan::{Action, Target};
-use crate::reconcile::carry_out::{Carried, carry_out};
+use crate::reconcile::carry_out::{Carried, carry_out, create_one};
 use crate::reconcile::written::{Written, write};
 use crate::reconcile::{Context, Error, Next, failed, reconcile};
 use crate::snapshot::{Object, Pod, Presence, Snapshot};
@@ -447,5 +447,59 @@ async fn a_finalizer_is_looked_for_where_its_removal_is_not_answered() {
             Error::Observe(error) => panic!("{error}"),
         });
         assert!(code.is_none_or(|code| code == answer), "the first error is returned: {code:?}");
+    }
+}
+
+/// The definition of an earlier Kubeflow Trainer has no runtime patches.
+#[tokio::test]
+async fn a_train_job_that_loses_its_patches_is_not_created() {
+    let patch = json!({"manager": "workload.codeflare.dev/appwrapper", "trainingRuntimeSpec":
+        {"template": {"spec": {"replicatedJobs": [
+            {"name": "node", "template": {"spec": {"template": {"spec": {}}}}}]}}}});
+    let pods_at = "template.spec.runtimePatches[0].trainingRuntimeSpec.template.spec\
+                .replicatedJobs[0].template.spec.template";
+    let reference = json!({"name": "r"});
+    let template = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+        "metadata": {"name": "t"}, "spec": {"runtimeRef": reference, "runtimePatches": [patch]}});
+    for (stored, dry_run, flaw, posts) in [
+        (json!({"runtimeRef": reference, "runtimePatches": [patch]}), 201, None, ["dry", "wet"]),
+        (json!({"runtimeRef": reference}), 201, Some("it must be 2.2 or newer"), ["dry", ""]),
+        // a webhook supports no dry run
+        (json!({"runtimeRef": reference, "runtimePatches": [patch]}), 400, None, ["dry", "wet"]),
+    ] {
+        let posted = Arc::new(Mutex::new(vec![]));
+        let (seen, spec) = (posted.clone(), stored.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_dry = request.uri().query().is_some_and(|it| it.contains("dryRun=All"));
+            let (code, body) = if request.method() == "POST" {
+                seen.lock().unwrap().push(if is_dry { "dry" } else { "wet" });
+                let metadata = json!({"name": "t", "namespace": "ns", "uid": "uid-t"});
+                let created = (201, json!({"metadata": metadata, "spec": spec}));
+                if is_dry && dry_run != 201 { failure(dry_run, "no dry run") } else { created }
+            } else {
+                kind("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            std::future::ready(Response::builder().status(code).body(body))
+        });
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let client = Client::new(service, "default");
+        let context = Context::new(client, clock, Config::default(), |_| ());
+        let mut play = Play::of(&json!({"phase": "Resuming"}), false, false);
+        let pod_sets = json!([{"path": pods_at, "replicas": 1}]);
+        play.object["spec"]["components"] = json!([{"template": template, "podSets": pod_sets}]);
+        let wrapper = play.wrapper();
+        let components = wrapper.components.clone();
+        let snapshot = Snapshot { components, ..wrapper.snapshot() };
+        let mut memory = ReconcileState::default();
+        create_one(&context, &mut memory, &wrapper, &snapshot, 0, Carried::Done).await;
+        let why = memory.failure(0).map(|failure| (failure.fatal, failure.message.clone()));
+        let is_right = match (&why, flaw) {
+            (Some((is_fatal, message)), Some(flaw)) => *is_fatal && message.ends_with(flaw),
+            (why, flaw) => why.is_none() && flaw.is_none(),
+        };
+        assert!(is_right, "{stored} {dry_run}: {why:?}");
+        let posts: Vec<&str> = posts.into_iter().filter(|post| !post.is_empty()).collect();
+        assert_eq!(*posted.lock().unwrap(), posts, "{stored} {dry_run}");
     }
 }
