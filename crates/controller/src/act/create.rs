@@ -3,11 +3,12 @@
 use kube::api::PostParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
+use serde_json::Value;
 
 use super::rights::{Asked, Rights};
 use crate::client::{self, said};
 use crate::decide::current_attempt;
-use crate::kinds::{self, NodeAntiAffinity, OwnershipLabels};
+use crate::kinds::{self, MustStore, NodeAntiAffinity, OwnershipLabels};
 use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
@@ -77,7 +78,11 @@ pub async fn create(
     };
     let object = kinds::render(&wrapper.component(index), &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;
-    match post(client, &resource, &wrapper.namespace, object.to_string().into_bytes()).await {
+    if let Some(why) = unstored(client, &resource, &wrapper.namespace, &object).await {
+        return Err(fatal(why).into());
+    }
+    let params = PostParams::default();
+    match post(client, &resource, &wrapper.namespace, &params, &object).await {
         Ok(seen) => Ok(ObjectRecord::of(&seen, &kind.api_version, &kind.kind)),
         // AlreadyExists, but also a conflict inside a quota or a webhook
         Err(error) if live::code(&error) == Some(409) => {
@@ -97,14 +102,30 @@ pub async fn create(
     }
 }
 
+/// Why an object must not be created: a dry run shows that the API server drops what it must store. A dry run that is refused,
+/// such as by a webhook that supports none, says nothing.
+async fn unstored(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    object: &Value,
+) -> Option<&'static str> {
+    let MustStore { pointer, why } = kinds::must_store(object)?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let seen = post(client, resource, namespace, &params, object).await.ok()?;
+    let stored: Value = serde_json::from_str(seen.raw.get()).ok()?;
+    stored.pointer(pointer).is_none().then_some(why)
+}
+
 async fn post(
     client: &Client,
     resource: &ApiResource,
     namespace: &str,
-    body: Vec<u8>,
+    params: &PostParams,
+    object: &Value,
 ) -> Result<RawObject, kube::Error> {
     let request = Request::new(RawObject::url_path(resource, Some(namespace)))
-        .create(&PostParams::default(), body)
+        .create(params, object.to_string().into_bytes())
         .map_err(kube::Error::BuildRequest)?;
     client.request(request).await
 }
@@ -124,9 +145,9 @@ fn adopt(
         return Err(transient(format!("cannot determine the state of {title}")));
     };
     match object.owner {
-        Owner::Stranger(who) if !object.terminating => Err(fatal(format!(
-            "the object already exists and is owned by {who}; it is left unchanged"
-        ))),
+        Owner::Stranger(who) if !object.terminating => {
+            Err(fatal(format!("the object {}", Owner::of_unchanged(&who))))
+        }
         Owner::Us if !object.terminating && object.attempt.is_none_or(|n| n == attempt) => {
             Ok(found)
         }
@@ -177,7 +198,7 @@ fn is_outage(error: &kube::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::api::keys;
@@ -209,6 +230,34 @@ mod tests {
             let found = ObjectRecord::of(&read(job), "batch/v1", "Job");
             let said = adopt(&wrapper, 0, &wrapper.components[0], 3, found).err();
             assert_eq!(said, want.map(transient), "{attempt} {deleted:?}");
+        }
+    }
+
+    #[test]
+    fn the_message_says_whose_the_object_is_that_has_the_name() {
+        let read =
+            |object: Value| -> RawObject { serde_json::from_str(&object.to_string()).unwrap() };
+        let template = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+        let appwrapper = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "uid",
+            "resourceVersion": "1"}, "spec": {"components": [{"template": template}]}});
+        let wrapper = Wrapper::read(&read(appwrapper)).unwrap();
+        for (owners, want) in [
+            (
+                json!([]),
+                "the object already exists, and no AppWrapper owns it; it is left unchanged: \
+                 delete it, or use another name",
+            ),
+            (
+                json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d",
+                    "controller": true}]),
+                "the object already exists and is owned by Deployment/d; it is left unchanged",
+            ),
+        ] {
+            let found = json!({"metadata": {"name": "c", "namespace": "ns", "uid": "other",
+                "ownerReferences": owners}});
+            let found = ObjectRecord::of(&read(found), "v1", "ConfigMap");
+            let said = adopt(&wrapper, 0, &wrapper.components[0], 0, found).err();
+            assert_eq!(said, Some(fatal(want)));
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -21,6 +21,7 @@ pub use kube::runtime::events::EventType;
 
 use crate::api::AppWrapper;
 use crate::client::is_denied_by_authorizer;
+use crate::locked::Locked;
 use crate::observe::assemble::Wrapper;
 use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
@@ -179,7 +180,7 @@ impl Waiting {
 
 impl Events {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.locked()
     }
 
     /// Queues an event; `now` is monotonic time. False where one was dropped: too many are pending, or the events of

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{GetParams, LogParams};
+use kube::api::LogParams;
 use kube::client::Body;
 use kube::core::{ApiResource, Request, Status};
 use kube::{Client, Resource};
@@ -48,7 +48,7 @@ pub async fn keep(
 /// Whether the name of a pod still is that of the pod whose log is wanted.
 async fn is_there(client: &Client, namespace: &str, wanted: &Wanted) -> Result<bool, Error> {
     let resource = ApiResource::erase::<Pod>(&());
-    let found = get(client, &resource, namespace, &wanted.pod).await?;
+    let found = find(client, &resource, namespace, &wanted.pod).await?;
     Ok(found.is_some_and(|pod| pod.meta.uid.as_deref() == Some(wanted.pod_uid.as_str())))
 }
 
@@ -201,7 +201,7 @@ fn unread((pod, _): (&str, &str), error: kube::Error) -> Error {
 /// It cannot be read or deleted.
 pub async fn expire(client: &Client, wrapper: &Wrapper, name: &str) -> Result<(), Error> {
     let resource = ApiResource::erase::<ConfigMap>(&());
-    let Some(found) = get(client, &resource, &wrapper.namespace, name).await? else {
+    let Some(found) = find(client, &resource, &wrapper.namespace, name).await? else {
         return Ok(());
     };
     let owners = found.meta.owner_references.as_deref().unwrap_or_default();
@@ -215,21 +215,14 @@ pub async fn expire(client: &Client, wrapper: &Wrapper, name: &str) -> Result<()
 }
 
 /// An object by its name; none where there is none.
-async fn get(
+async fn find(
     client: &Client,
     resource: &ApiResource,
     namespace: &str,
     name: &str,
 ) -> Result<Option<RawObject>, Error> {
-    let what = || format!("get {} {name}", resource.kind);
-    let request = Request::new(RawObject::url_path(resource, Some(namespace)))
-        .get(name, &GetParams::default())
-        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
-    match client.request(request).await {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if live::code(&error) == Some(404) => Ok(None),
-        Err(error) => Err(Error::new(what(), error)),
-    }
+    let read = live::get(client, resource, Some(namespace), name).await;
+    live::found(read).map_err(|error| Error::new(format!("get {}/{name}", resource.kind), error))
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn denied(requester: &Requester, wrapper: &Wrapper, resource: &ApiResource) -> S
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
     use http::{Request, Response};
     use k8s_openapi::jiff::Timestamp;
@@ -124,6 +124,7 @@ mod tests {
     use super::*;
     use crate::api::{AppWrapperSpec, AppWrapperStatus};
     use crate::clock::ManualClock;
+    use crate::locked::Locked;
 
     /// What the API server is asked, and what it answers, in order; then it fails.
     type Asked = Arc<Mutex<Vec<Value>>>;
@@ -137,8 +138,8 @@ mod tests {
             async move {
                 let body = request.into_body().collect_bytes().await?;
                 let body: Value = serde_json::from_slice(&body).unwrap();
-                seen.lock().unwrap_or_else(PoisonError::into_inner).push(body["spec"].clone());
-                let answer = answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                seen.locked().push(body["spec"].clone());
+                let answer = answers.locked().pop_front();
                 let (code, text) = match answer {
                     Some(status) => (201, json!({"spec": {}, "status": status})),
                     None => (500, json!({"status": "Failure", "code": 500, "message": "no"})),

@@ -20,6 +20,10 @@ use crate::tuning::{FaultTolerance, Period};
 
 /// The integration without which Kueue does not see AppWrappers.
 const FRAMEWORK: &str = "workload.codeflare.dev/appwrapper";
+/// The first version of Kueue that has it: an earlier one does not start with it.
+const FRAMEWORK_SINCE: Version = Version::new(0, 11, 0);
+/// The first version of Kueue that this controller works with.
+const REQUIRED: Version = Version::new(0, 18, 0);
 
 /// The integration by which Kueue admits pods by themselves.
 const PODS: &str = "pod";
@@ -299,6 +303,7 @@ fn judge(
         unreadable(place, &file, manager, settings).into_iter().collect();
     notices.extend(known.and_then(|known| other_account(account, place, known)));
     let version = known.and_then(|known| known.version);
+    notices.extend(version.filter(|version| *version < REQUIRED).map(outdated));
     let by_flag = known.and_then(|known| known.gates.as_ref());
     let gates = by_flag.or_else(|| settings.as_ref().ok().map(|settings| &settings.gates));
     let where_gates = if by_flag.is_some() {
@@ -317,7 +322,8 @@ fn judge(
         }
     }
     if let Ok(settings) = settings {
-        if !settings.has_framework(FRAMEWORK) {
+        let has_framework = version.is_none_or(|version| version >= FRAMEWORK_SINCE);
+        if has_framework && !settings.has_framework(FRAMEWORK) {
             notices.push(Notice(format!(
                 "Kueue does not manage AppWrappers, so no AppWrapper with a queue is admitted: add \
                  {FRAMEWORK} to integrations.frameworks of {file} and restart Kueue"
@@ -376,6 +382,12 @@ fn other_account(account: &str, place: &Place, manager: &Manager) -> Option<Noti
             place.manager()
         ))
     })
+}
+
+fn outdated(version: Version) -> Notice {
+    Notice(format!(
+        "Kueue {version} is installed; this controller needs 0.18 or newer: upgrade Kueue"
+    ))
 }
 
 fn released(version: Option<Version>, where_gates: &str) -> Notice {

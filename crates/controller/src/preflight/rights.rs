@@ -113,8 +113,9 @@ pub(super) async fn progress(client: &Client, server: &ProgressServer) -> Option
     may_not(client, "patch", "pods").await.then(|| {
         Notice(
             "progressServer.enabled is true, but the controller cannot patch pods: no report is \
-             written, and AppWrappers with spec.progress.startWithin fail; apply config/progress, or \
-             set it to false"
+             written, and AppWrappers with spec.progress.startWithin are restarted as Stalled until \
+             no retry is left; apply config/progress (Helm: progress: true), or set \
+             progressServer.enabled to false"
                 .to_owned(),
         )
     })
@@ -126,7 +127,7 @@ pub(super) async fn logs(client: &Client, logs: &FailureLogs) -> Option<Notice> 
     lacks.then(|| {
         Notice(
             "failureLogs.enabled is true, but the controller cannot get pods/log: no log is kept; \
-             apply config/logs, or set it to false"
+             apply config/logs (Helm: logs: true), or set failureLogs.enabled to false"
                 .to_owned(),
         )
     })
@@ -138,7 +139,7 @@ pub(super) async fn history(client: &Client, history: &History) -> Option<Notice
     lacks.then(|| {
         Notice(
             "history.enabled is true, but the controller cannot create configmaps: no record is kept; \
-             apply config/history, or set it to false"
+             apply config/history (Helm: history: true), or set history.enabled to false"
                 .to_owned(),
         )
     })
@@ -219,16 +220,19 @@ mod tests {
             found.into_iter().flatten().map(|notice| notice.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(of("{}", false).await, [""; 0]);
-        for (part, lacks) in [
-            ("progressServer", "patch pods: no report is written"),
-            ("failureLogs", "get pods/log: no log is kept"),
-            ("history", "create configmaps: no record is kept"),
+        for (part, lacks, value) in [
+            ("progressServer", "patch pods: no report is written", "progress"),
+            ("failureLogs", "get pods/log: no log is kept", "logs"),
+            ("history", "create configmaps: no record is kept", "history"),
         ] {
             let text = format!("{part}: {{enabled: true}}");
             assert_eq!(of(&text, true).await, [""; 0], "{part}");
             let said = of(&text, false).await;
             let begin = format!("{part}.enabled is true, but the controller cannot {lacks}");
-            assert!(said.len() == 1 && said[0].starts_with(&begin), "{said:?}");
+            let end = format!(" (Helm: {value}: true), or set {part}.enabled to false");
+            let is_right =
+                said.len() == 1 && said[0].starts_with(&begin) && said[0].ends_with(&end);
+            assert!(is_right, "{said:?}");
         }
     }
 

@@ -100,8 +100,7 @@ impl Policies {
         let failure = spec.failure_policy.as_ref();
         let rules = failure.map_or(&[][..], |policy| &policy.rules);
         let pod_rules = spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
-        let unread_no_fit = unread.no_fit.iter();
-        flaws.extend(unread_no_fit.map(|error| format!("spec.onNoFit: {error}; it is ignored")));
+        flaws.extend(unread.ignored.iter().cloned());
         flaws.extend(steps::flaws(unread));
         let budget = BudgetRules::read(
             failure.and_then(|policy| policy.refill.as_ref()),

@@ -14,17 +14,15 @@ pub struct Steps {
     waits: Vec<WaitFor>,
 }
 
-/// What cannot be read of an execution policy, and what applies instead.
+/// What cannot be read of the rules of an execution policy, and what applies instead.
 pub(super) fn flaws(unread: &Unread) -> impl Iterator<Item = String> {
-    let policy = unread.execution_policy.iter();
-    let policy = policy.map(|error| format!("spec.executionPolicy: {error}; it is ignored"));
     let of_rule = |(i, error): (&usize, &String)| {
         format!(
             "spec.executionPolicy.rules[{i}]: {error}; its components keep their place, and are \
              waited for until Ready"
         )
     };
-    policy.chain(unread.execution.iter().map(of_rule))
+    unread.execution.iter().map(of_rule)
 }
 
 impl Steps {

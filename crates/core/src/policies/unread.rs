@@ -1,5 +1,5 @@
-//! What a newer version wrote: a rule, or a field of a RetryPolicy, that cannot be read is left out, and what
-//! is left holds.
+//! What a newer version wrote: a rule, or a field of a policy, that cannot be read is left out, and what is left
+//! holds.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::RetryPolicy;
 use crate::api::{
     self, ExecutionPolicy, ExecutionRule, FailurePolicyRule, OnNoFit, PodFailurePolicyRule,
-    RetryAction, RetryPolicySpec, RetryRule,
+    Progress, Refill, RetryAction, RetryPolicySpec, RetryRule, StopWhen,
 };
 use crate::config::Backoff;
 use crate::tuning::shortened;
@@ -19,22 +19,20 @@ const UNKNOWN_MAX: usize = 10;
 /// The most bytes of a reason.
 const REASON_BYTES_MAX: usize = 300;
 
-/// Rules of an AppWrapper that cannot be read, by their place, and why.
+/// Rules of an AppWrapper that cannot be read, by their place, and why; and other fields of its policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
     pub(super) failure: BTreeMap<usize, String>,
     pub(super) pod_failure: BTreeMap<usize, String>,
     pub(super) execution: BTreeMap<usize, String>,
-    /// Why `executionPolicy` cannot be read, whatever its rules are.
-    pub(super) execution_policy: Option<String>,
-    /// Why `onNoFit` cannot be read.
-    pub(super) no_fit: Option<String>,
+    /// The fields that are ignored, and why.
+    pub(super) ignored: Vec<String>,
 }
 
 impl Unread {
     /// Finds the rules of `failurePolicy`, `podFailurePolicy` and `executionPolicy` in a `spec` that cannot be read.
     /// Rules that can be read stand in their places; whoever reads the policies leaves them out, but for the steps, whose
-    /// components keep their order.
+    /// components keep their order. Other fields of policies that cannot be read are taken out.
     #[must_use]
     pub fn take(spec: &mut Value) -> Self {
         let failure = |_: &Value| json!({"action": "FailAppWrapper"});
@@ -44,35 +42,42 @@ impl Unread {
             let names: Vec<&Value> = names.filter(|name| name.is_string()).collect();
             json!({"targetComponents": names, "waitForComponentsStatus": "Ready"})
         };
+        let pod_rules = "/podFailurePolicy/rules";
         Self {
-            no_fit: removed::<OnNoFit>(spec, "onNoFit"),
             failure: replaced::<FailurePolicyRule>(spec, "/failurePolicy/rules", failure),
-            pod_failure: replaced::<PodFailurePolicyRule>(
-                spec,
-                "/podFailurePolicy/rules",
-                pod_failure,
-            ),
+            pod_failure: replaced::<PodFailurePolicyRule>(spec, pod_rules, pod_failure),
             execution: replaced::<ExecutionRule>(spec, "/executionPolicy/rules", execution),
-            // its rules can be read by now
-            execution_policy: removed::<ExecutionPolicy>(spec, "executionPolicy"),
+            ignored: ignored(spec),
         }
     }
 
-    /// Whether every rule can be read.
+    /// Whether everything can be read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Self { failure, pod_failure, execution, execution_policy, no_fit } = self;
-        let rules = [failure, pod_failure, execution];
-        rules.into_iter().all(BTreeMap::is_empty) && execution_policy.is_none() && no_fit.is_none()
+        let Self { failure, pod_failure, execution, ignored } = self;
+        [failure, pod_failure, execution].into_iter().all(BTreeMap::is_empty) && ignored.is_empty()
     }
 }
 
-/// Takes out a field of `spec` that cannot be read, and says why.
-fn removed<T: DeserializeOwned>(spec: &mut Value, field: &str) -> Option<String> {
-    let value = spec.get(field).filter(|value| !value.is_null())?;
+/// Takes out the fields of policies that cannot be read, once their rules can be.
+fn ignored(spec: &mut Value) -> Vec<String> {
+    let flaws = [
+        removed::<OnNoFit>(spec, "/onNoFit"),
+        removed::<Progress>(spec, "/progress"),
+        removed::<i32>(spec, "/failurePolicy/maxRestarts"),
+        removed::<Refill>(spec, "/failurePolicy/refill"),
+        removed::<StopWhen>(spec, "/failurePolicy/stopWhen"),
+        removed::<ExecutionPolicy>(spec, "/executionPolicy"),
+    ];
+    flaws.into_iter().flatten().collect()
+}
+
+/// Takes out an optional field of `spec` that cannot be read, and says why.
+fn removed<T: DeserializeOwned>(spec: &mut Value, pointer: &str) -> Option<String> {
+    let value = spec.pointer_mut(pointer).filter(|value| !value.is_null())?;
     let error = from::<T>(value.clone()).err()?;
-    spec.as_object_mut()?.remove(field);
-    Some(error)
+    *value = Value::Null;
+    Some(format!("spec{}: {error}; it is ignored", pointer.replace('/', ".")))
 }
 
 /// Puts others in the places of rules that cannot be read, and says why.

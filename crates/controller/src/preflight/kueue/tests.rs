@@ -229,6 +229,35 @@ fn admission_that_is_blocked_while_pods_are_not_ready_is_said() {
 }
 
 #[test]
+fn a_kueue_that_is_too_old_is_to_be_upgraded() {
+    let with = file("featureGates: {FinishOrphanedWorkloads: false}");
+    let without = with.replace("  - \"workload.codeflare.dev/appwrapper\"\n", "");
+    let add = "add workload.codeflare.dev/appwrapper to integrations.frameworks";
+    for (tag, file, old, lacks) in [
+        ("v0.10.2", &without, Some("0.10.2"), false),
+        ("v0.11.0", &without, Some("0.11.0"), true),
+        ("v0.16.5", &without, Some("0.16.5"), true),
+        ("v0.16.5", &with, Some("0.16.5"), false),
+        ("v0.18.0", &without, None, true),
+        ("v0.18.0", &with, None, false),
+        ("main", &without, None, true),
+    ] {
+        let manager = Manager::of(&deployment(&format!("kueue:{tag}"), &[CONFIG]));
+        let said = judged(Ok(manager), Settings::parse(file));
+        let old = old.map(|version| {
+            format!(
+                "Kueue {version} is installed; this controller needs 0.18 or newer: upgrade Kueue"
+            )
+        });
+        let is_old = |notice: &&String| notice.contains("is installed");
+        assert_eq!(said.iter().find(is_old), old.as_ref(), "{tag}: {said:#?}");
+        assert_eq!(said.iter().any(|notice| notice.contains(add)), lacks, "{tag}: {said:#?}");
+        let count = usize::from(old.is_some()) + usize::from(lacks);
+        assert_eq!(said.len(), count, "{tag}: {said:#?}");
+    }
+}
+
+#[test]
 fn kinds_whose_pods_kueue_admits_by_themselves_are_said() {
     let volcano = "Job.v1alpha1.batch.volcano.sh";
     let mpi = "MPIJob.v1.kubeflow.org";
