@@ -12,8 +12,9 @@
 //! `appwrapper-world`; their modules are named here as well. Here is [`cli`], the commands.
 
 pub use appwrapper_controller::{
-    act, certificate, client, clock, controller, discovery, election, listener, metrics, observe,
-    preflight, progress_server, reconcile, serve, shadow, telemetry, tls, ttl_cache, webhook,
+    act, certificate, client, clock, controller, discovery, election, listener, locked, metrics,
+    observe, preflight, progress_server, reconcile, serve, shadow, telemetry, tls, ttl_cache,
+    webhook,
 };
 pub use appwrapper_core::{
     api, config, crd, decide, failure_log, json_text, kinds, kueue, mutations, pattern, plan,

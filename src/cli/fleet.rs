@@ -1,13 +1,13 @@
 //! `appwrapper simulate --fleet`, and `--night`, which tells of one job.
 
 use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Output;
 use super::term::{self, Page, Row, table};
+use crate::locked::Locked;
 use crate::world::explore::each;
 use crate::world::fleet::night::{self, time_of_day};
 use crate::world::fleet::{FleetOptions, FleetReport, LARGE, Policy, assumptions, simulate};
@@ -103,9 +103,9 @@ fn reports(
     let done = Mutex::new(vec![]);
     each(threads.min(Policy::ALL.len()), Policy::ALL.into_iter(), |policy| {
         let report = simulate(policy);
-        done.lock().unwrap_or_else(PoisonError::into_inner).push((policy, report));
+        done.locked().push((policy, report));
     });
-    let mut reports = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut reports = std::mem::take(&mut *done.locked());
     reports.sort_by_key(|(policy, _)| Policy::ALL.iter().position(|one| one == policy));
     reports
 }

@@ -11,7 +11,7 @@ use super::term::Page;
 use crate::api::{Usage, UsageSeconds, UsageState};
 use crate::decide::usage::{seconds_at, total};
 use crate::observe::assemble::Wrapper;
-use crate::printable::truncate_chars;
+use crate::printable;
 
 /// Seconds of an hour.
 const HOUR: f64 = 3600.0;
@@ -169,7 +169,7 @@ impl Resources {
 pub(super) fn resource_title(name: &str) -> String {
     /// In characters.
     const LONGEST: usize = 40;
-    truncate_chars(&crate::printable::escape(name), LONGEST).into_owned()
+    printable::truncated(name, LONGEST)
 }
 
 /// What is used of each resource in some seconds, to two decimals: core-hours, GiB-hours of memory, device-hours.

@@ -87,7 +87,7 @@ enum Command {
     Suspend(aw::Target),
     /// Resume a suspended AppWrapper
     Resume(aw::Target),
-    /// Serve a page on 127.0.0.1 that shows AppWrappers, with the rights of the kubeconfig; changes nothing
+    /// Serve a page on 127.0.0.1 that shows AppWrappers, with the permissions of the kubeconfig; changes nothing
     Web(web::Args),
     /// Wait until an AppWrapper reaches a phase or is deleted
     Wait(aw::wait::Args),

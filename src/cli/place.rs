@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use kube::api::GetParams;
-use kube::core::{ApiResource, GroupVersionKind, Request, Status};
-use kube::{Client, Resource};
+use kube::Client;
+use kube::core::{ApiResource, GroupVersionKind, Status};
 use serde::Deserialize;
 
 use super::cluster::{self, unanswered, unlisted};
@@ -15,6 +14,7 @@ use crate::api::AppWrapper;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::KindKey;
 use crate::observe::live;
+pub(super) use crate::observe::live::get;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::served_as;
 
@@ -133,19 +133,6 @@ pub(super) fn served(kind: &KindKey) -> Vec<ApiResource> {
         ApiResource::from_gvk_with_plural(&gvk, &plural)
     };
     served_as(kind).into_iter().map(resource).collect()
-}
-
-/// An object as it is stored.
-pub(super) async fn get(
-    client: &Client,
-    resource: &ApiResource,
-    namespace: Option<&str>,
-    name: &str,
-) -> Result<RawObject, kube::Error> {
-    let request = Request::new(RawObject::url_path(resource, namespace))
-        .get(name, &GetParams::default())
-        .map_err(kube::Error::BuildRequest)?;
-    client.request(request).await
 }
 
 /// The data of a ConfigMap; none where it cannot be read.

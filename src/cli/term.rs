@@ -68,7 +68,7 @@ impl Shown {
 
 /// A piece of a line, safe and not longer than anybody reads.
 fn piece(text: &str) -> String {
-    truncate_chars(&printable::escape(text), LINE_CHARS_MAX).into_owned()
+    printable::truncated(text, LINE_CHARS_MAX)
 }
 
 impl fmt::Display for Shown {
@@ -281,8 +281,7 @@ pub fn table(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str, colours
 pub fn columns(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str) -> Vec<Span> {
     let (titles, colour) = titles;
     let titles: Row = (titles.iter().map(|title| (*title).to_owned()).collect(), colour);
-    let cell =
-        |cell: &String| truncate_chars(&printable::escape(cell), CELL_CHARS_MAX).into_owned();
+    let cell = |cell: &String| printable::truncated(cell, CELL_CHARS_MAX);
     let cells =
         rows.iter().map(|(cells, colour)| (cells.iter().map(cell).collect::<Vec<_>>(), *colour));
     let all: Vec<Row> = std::iter::once(titles).chain(cells).collect();

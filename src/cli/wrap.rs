@@ -68,11 +68,7 @@ enum Format {
 }
 
 fn namespace(text: &str) -> Result<String, String> {
-    if names::is_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("must be a name of lower-case letters, digits and '-'".to_owned())
-    }
+    if names::is_label(text) { Ok(text.to_owned()) } else { Err(names::LABEL.to_owned()) }
 }
 
 impl Input {
@@ -255,6 +251,14 @@ metadata: {name: a}
             let (found, said) = only_wrappers(read(&text));
             assert_eq!((found.len(), said.is_some()), (kept, note.is_some()), "{said:?}");
             assert!(said.unwrap_or_default().starts_with(note.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_is_refused_is_told_what_names_are() {
+        for (text, is_one) in [("team-a", true), ("-x", false), ("a-", false), ("a.b", false)] {
+            let want = if is_one { Ok(text.to_owned()) } else { Err(names::LABEL.to_owned()) };
+            assert_eq!(namespace(text), want, "{text}");
         }
     }
 

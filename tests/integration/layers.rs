@@ -56,7 +56,7 @@ fn named(text: &str) -> Vec<&str> {
 #[test]
 fn a_module_uses_only_modules_above_it() {
     let page = std::fs::read_to_string("ARCHITECTURE.md").expect("the page");
-    for krate in ["core", "controller"] {
+    for krate in ["core", "controller", "world"] {
         let order = table(&page, krate);
         let source = Path::new("crates").join(krate).join("src");
         let lib = std::fs::read_to_string(source.join("lib.rs")).expect("a crate");
@@ -80,5 +80,21 @@ fn a_module_uses_only_modules_above_it() {
                 assert!(is_above, "{krate}::{name} uses {used}, which is below it");
             }
         }
+    }
+}
+
+#[test]
+fn the_simulated_api_server_uses_no_code_of_the_controller() {
+    let source = Path::new("crates/world/src");
+    let lib = std::fs::read_to_string(source.join("lib.rs")).expect("a crate");
+    let taken = lib.split("use appwrapper_controller::{").nth(1).and_then(|it| it.split_once("};"));
+    let taken = taken.expect("modules of the controller").0.split(',');
+    let taken: Vec<&str> = taken.map(word).collect();
+    assert!(taken.contains(&"reconcile"), "{taken:?}");
+    let mut text = String::new();
+    code(&source.join("sim"), &mut text);
+    assert!(!text.contains("appwrapper_controller"));
+    for used in used(&text) {
+        assert!(!taken.contains(&used), "sim uses {used} of the controller");
     }
 }

@@ -219,6 +219,39 @@ fn every_alert_is_described_and_says_what_it_is() {
     assert_eq!(alerts, described);
 }
 
+/// What is counted may be one, and what is said holds for each cause.
+#[test]
+fn the_text_of_an_alert_holds_whenever_it_fires() {
+    let rules = rules();
+    let groups = rules["spec"]["groups"].as_array().expect("groups").iter();
+    let all: Vec<&Value> =
+        groups.flat_map(|group| group["rules"].as_array().expect("rules")).collect();
+    let text = |rule: &Value, field: &str| {
+        rule["annotations"][field].as_str().unwrap_or_default().to_owned()
+    };
+    for rule in all.iter().copied() {
+        let is_one = rule["expr"].as_str().expect("a query").ends_with("> 0");
+        let summary = text(rule, "summary");
+        assert!(!(is_one && summary.starts_with("{{ $value }}")), "{summary}");
+    }
+    for (alert, field, want) in [
+        ("AppWrapperCertificateExpiring", "summary", "has {{ $value | humanizeDuration }} left"),
+        ("AppWrapperCertificateExpiring", "description", "Once it has expired"),
+        ("AppWrapperStuckPods", "description", "Unhealthy with reason StuckTerminating"),
+        ("AppWrapperStuckPods", "description", "may still run"),
+        ("AppWrapperStuckDeletions", "description", "UndeterminedPods names the pods"),
+        ("AppWrapperPodsOverQuota", "summary", "more pods than they declare"),
+        ("AppWrapperInternalErrors", "description", "Place watch: the controller skipped"),
+        ("AppWrapperQueueSlow", "description", "the controller's pod"),
+        ("AppWrapperAdmissionDenied", "description", "\"Admission denied.\" in the log"),
+    ] {
+        let rule =
+            all.iter().copied().find(|rule| rule["alert"] == alert).expect("the alert is there");
+        let said = text(rule, field);
+        assert!(said.contains(want), "{alert}: {said}");
+    }
+}
+
 /// A queue in which nothing was productive has no series of that state: it is the one to look at.
 #[test]
 fn a_share_shows_the_queues_of_which_nothing_is_in_it() {

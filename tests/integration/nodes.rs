@@ -177,7 +177,8 @@ fn pods_are_lost_when_the_heartbeat_of_their_node_stops_and_wait_for_force() {
         let told = case.says("aw", "DeletingResources", "has been unreachable since").await;
         let message = told.condition_field("DeletingResources", "message").to_owned();
         assert!(message.contains(&format!("Pod/p on node {node}, which")), "{message}");
-        assert!(message.contains("add the taint node.kubernetes.io/out-of-service"), "{message}");
+        let advice = format!("kubectl taint node {node} node.kubernetes.io/out-of-service=");
+        assert!(message.contains(&advice), "{message}");
         moved(&case, "aw", &node, "NodeUnreachable").await;
         own.clear().await;
     });

@@ -61,7 +61,9 @@ fn the_name_of_anothers_object_is_left_to_it() {
             case.phase(&name, "Failed").await;
             let done = case.condition(&name, "QuotaReserved", "False").await;
             assert_eq!(done.condition_field("Unhealthy", "reason"), "CreateFailed");
-            assert!(done.condition_field("Unhealthy", "message").contains("left unchanged"));
+            let message = done.condition_field("Unhealthy", "message");
+            let advice = "left unchanged: delete it, or use another name";
+            assert!(message.contains(advice), "{message}");
             assert!(case.stored("v1", "Pod", &name).await.is_none());
             is_untouched(&case, "ConfigMap", taken).await;
             case.delete_wrapper(&name).await;

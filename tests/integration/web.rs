@@ -225,9 +225,15 @@ fn texts_are_those_of_the_commands(browser: &mut Browser) {
         assert_eq!(browser.eval(&dom(call)), r"a\u{202e}\n\u{200b}b", "{call}");
     }
     assert_eq!(browser.eval(&dom(r"el('option', {value: 'a\u200b'}).value.length")), 2);
+    let list = "import(new URL('list.js', location.href).href)";
+    for (shown, all, want) in
+        [(1, 1, "1 AppWrapper"), (2, 2, "2 AppWrappers"), (1, 2, "1 of 2 AppWrappers")]
+    {
+        let total = format!("{list}.then(list => list.total({shown}, {all}))");
+        assert_eq!(browser.eval(&total), want);
+    }
     for (more, want) in [(0, "1"), (2, "1 (+2)")] {
         let row = format!("{{restarts: 1, uncountedRestarts: {more}}}");
-        let list = "import(new URL('list.js', location.href).href)";
         let counted = format!("{list}.then(list => String(list.counted({row})))");
         assert_eq!(browser.eval(&counted), want);
     }

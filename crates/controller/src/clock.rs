@@ -1,9 +1,11 @@
 //! The only place that reads time.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+
+use crate::locked::Locked;
 
 /// A source of time.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -36,7 +38,7 @@ impl Steady {
     }
 
     fn read(&self, wall: Timestamp, elapsed: Duration) -> Timestamp {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.locked();
         let time = last.map_or(wall, |(time, at)| {
             let passed = elapsed.saturating_sub(at);
             let expected = time.checked_add(passed).unwrap_or(time);
@@ -49,7 +51,7 @@ impl Steady {
     }
 
     fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.locked() = None;
     }
 }
 
@@ -132,7 +134,7 @@ impl ManualClock {
     }
 
     fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hands.locked()
     }
 
     /// Shows another moment from here on, as for a process that has just started; no time passes.

@@ -15,6 +15,7 @@ pub mod controller;
 pub mod discovery;
 pub mod election;
 pub mod listener;
+pub mod locked;
 pub mod metrics;
 pub mod observe;
 pub mod preflight;

@@ -1,8 +1,10 @@
 //! Rate limits: one for each key, such as a user or a namespace.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
+
+use crate::locked::Locked;
 
 /// The most keys that are remembered.
 const KEYS_MAX: usize = 4_096;
@@ -38,7 +40,7 @@ impl<K: Ord + Clone> RateLimiter<K> {
         let Rate { each, at_once } = self.rate;
         // what takes more than can ever be there takes all of it
         let cost = each.saturating_mul(requests.min(at_once));
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.until.locked();
         let owed = until.get(&key).copied().unwrap_or_default().max(now) + cost;
         let most = now + each.saturating_mul(at_once);
         if owed > most {
@@ -60,7 +62,7 @@ impl<K: Ord + Clone> RateLimiter<K> {
     /// Refunds what [`Self::take`] took for a key.
     pub fn refund(&self, key: &K, requests: u32, now: Duration) {
         let cost = self.rate.each.saturating_mul(requests.min(self.rate.at_once));
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.until.locked();
         if let Some(owed) = until.get_mut(key) {
             *owed = owed.saturating_sub(cost);
             if *owed <= now {

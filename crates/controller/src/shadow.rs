@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::api::Phase;
 use crate::config::Config;
+use crate::locked::Locked;
 use crate::metrics::Metrics;
 use crate::snapshot::Snapshot;
 use crate::tuning::{Limits, Period};
@@ -94,7 +95,7 @@ impl Shadow {
         let row = Row::of(finding);
         let (result, difference) = row.result.names();
         self.metrics.compared(result, difference);
-        *self.tally.lock().unwrap_or_else(PoisonError::into_inner).entry(row).or_default() += 1;
+        *self.tally.locked().entry(row).or_default() += 1;
         match finding {
             Finding::Differs(difference) => log(difference),
             Finding::Agreed { from, to } => tracing::debug!(%from, %to, "Decisions match."),
@@ -108,7 +109,7 @@ impl Shadow {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = line(["RESULT", "DIFFERENCE", "FROM", "EXPECTED", "OBSERVED", "COUNT"]);
-        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = self.tally.locked();
         for (Row { result, from, expected, observed }, count) in &*tally {
             let (result, difference) = result.names();
             let [from, expected, observed] =
@@ -120,7 +121,7 @@ impl Shadow {
 
     /// Logs the sum of what was found.
     pub fn conclude(&self) {
-        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = self.tally.locked();
         let of = |name: &str| {
             let rows = tally.iter().filter(|(row, _)| row.result.names().0 == name);
             rows.map(|(_, count)| count).sum::<u64>()

@@ -1,10 +1,11 @@
 //! A bounded cache of recent answers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::locked::Locked;
 
 /// A cache with a limited number of entries: the oldest ones make room for new ones.
 #[derive(Debug)]
@@ -42,14 +43,14 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
     #[must_use]
     pub fn get(&self, key: &K) -> Option<V> {
         let now = self.clock.elapsed();
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = self.answers.locked();
         answers.by_key.get(key).filter(|answer| now < answer.until).map(|it| it.value.clone())
     }
 
     /// Remembers an answer for so long.
     pub fn put(&self, key: K, value: V, lifetime: Duration) {
         let until = self.clock.elapsed().saturating_add(lifetime);
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.locked();
         let (key, number) = (Arc::new(key), answers.next);
         answers.next += 1;
         if let Some(old) = answers.by_key.insert(key.clone(), Entry { number, until, value }) {

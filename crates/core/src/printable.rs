@@ -46,6 +46,12 @@ pub fn truncate_chars(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
+/// The same text on one line, escaped as by [`escape`], at most so many characters.
+#[must_use]
+pub fn truncated(text: &str, chars_max: usize) -> String {
+    truncate_chars(&escape(text), chars_max).into_owned()
+}
+
 fn replace(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         return Cow::Borrowed(text);
@@ -92,6 +98,13 @@ mod tests {
             ("", 0, ""),
         ] {
             assert_eq!(truncate_chars(text, chars_max), want, "{text} {chars_max}");
+        }
+    }
+
+    #[test]
+    fn what_is_escaped_counts_as_it_is_printed() {
+        for (chars_max, want) in [(5, "a\\nbc"), (4, "a\\n…"), (3, "a\\…")] {
+            assert_eq!(truncated("a\nbc", chars_max), want, "{chars_max}");
         }
     }
 

@@ -10,6 +10,7 @@ use super::super::term::{self, Colour, Page, Row, table};
 use super::words::{self, GAP, NOTHING, at};
 use super::{Target, block_on, multikueue, now, tell};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, AttemptProgress, Phase};
+use crate::decide::decision_of_attempt;
 use crate::observe::assemble::Wrapper;
 
 /// The recorded attempts of an AppWrapper.
@@ -168,7 +169,7 @@ impl Entry<'_> {
             outcome(attempt).to_owned(),
             failure.map(words::short_cause).filter(|cause| !cause.is_empty()).unwrap_or_else(dash),
             failure.and_then(|failure| failure.node.clone()).unwrap_or_else(dash),
-            words::decision(attempt).unwrap_or_else(dash),
+            decision_of_attempt(attempt).unwrap_or_else(dash),
         ]
     }
 }
@@ -251,7 +252,7 @@ mod tests {
         let text = text(&recorded, moment(130), false).to_string();
         let want = "\
 ATTEMPT   STARTED   READY AFTER   ENDED     DURATION   OUTCOME   CAUSE                  NODE     DECISION
-0         2m10s ago   7s            35s ago   1m35s      Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 restarts used before
+0         2m10s ago   7s            35s ago   1m35s      Failed    w-0/main 137 OOMKilled   node-1   Restart by rule oom of RetryPolicy infra, 0 of 3 restarts used before
 1         30s ago     -             -         30s        (running) -                        -        -
 attempt 0: last\\nwords\\u{1b}[2J
 attempt 0: last progress at 2026-01-01T00:00:50Z: step 12, 40 %, checkpoint c-10

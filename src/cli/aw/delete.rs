@@ -107,6 +107,11 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
     Ok(done(false, Deletion { deleted: false, timed_out: true, waiting_for }, &message))
 }
 
+/// Waits until an AppWrapper that is being deleted is gone, and tells somebody who looks on what it waits for.
+pub(super) async fn until_gone(place: &Place, one: &One) -> Result<(), Error> {
+    Waiting { last: one.clone(), told: vec![] }.until_gone(place).await
+}
+
 /// The AppWrapper as it was seen last, and what was told.
 struct Waiting {
     last: One,
@@ -137,10 +142,19 @@ impl Waiting {
         let blocked = blocked(place, &self.last).await;
         if blocked != self.told {
             for it in &blocked {
-                term::progress(&format!("waiting for {it}"));
+                term::progress(&progress(it));
             }
             self.told = blocked;
         }
+    }
+}
+
+/// A line about one of those that block; what says that the list is not complete is a line of its own.
+fn progress(blocker: &str) -> String {
+    if blocker.starts_with('(') || blocker.starts_with("and ") {
+        blocker.to_owned()
+    } else {
+        format!("waiting for {blocker}")
     }
 }
 
@@ -168,7 +182,7 @@ fn blockers(one: &One, snapshot: Option<&Snapshot>, now: Timestamp) -> Vec<Strin
     let more = all.len().saturating_sub(NAMED_MAX);
     all.truncate(NAMED_MAX);
     if more > 0 {
-        all.push(format!("{more} more"));
+        all.push(format!("and {more} more"));
     }
     let finalizers = one.seen.meta.finalizers.as_deref().unwrap_or_default();
     let others: Vec<&str> =
@@ -191,10 +205,11 @@ fn blockers(one: &One, snapshot: Option<&Snapshot>, now: Timestamp) -> Vec<Strin
     all
 }
 
-/// What the controller says of it.
+/// What the controller waits for, as far as it names that.
 fn deleting(one: &One) -> Option<&str> {
-    let said = condition::find(&one.wrapper.status.conditions, condition::DELETING_RESOURCES)?;
-    (said.status == "True" && !said.message.is_empty()).then_some(said.message.as_str())
+    let said = condition::find(&one.wrapper.status.conditions, condition::DELETING_RESOURCES)
+        .filter(|said| said.status == "True")?;
+    Some(said.message.strip_prefix("Waiting for ").unwrap_or("its components"))
 }
 
 /// What still exists: pods first, since components wait for them.
@@ -347,20 +362,40 @@ mod tests {
         let snapshot = Snapshot { pods, ..Snapshot::default() };
         let said = blockers(&one(&[keys::FINALIZER, "a/b"], ""), Some(&snapshot), at(0));
         assert_eq!(said.len(), NAMED_MAX + 2);
-        assert_eq!(said[NAMED_MAX], "995 more");
+        assert_eq!(said[NAMED_MAX], "and 995 more");
         assert_eq!(said[NAMED_MAX + 1], "finalizers of the AppWrapper: a/b");
+    }
+
+    #[test]
+    fn a_line_of_progress_is_a_sentence() {
+        for (blocker, want) in [
+            ("Pod/p", "waiting for Pod/p"),
+            ("the controller to remove it", "waiting for the controller to remove it"),
+            ("and 3 more", "and 3 more"),
+            ("(cannot read its pods: no)", "(cannot read its pods: no)"),
+        ] {
+            assert_eq!(progress(blocker), want);
+        }
     }
 
     #[test]
     fn where_nothing_exists_the_finalizer_is_named() {
         let empty = Snapshot::default();
-        for (finalizers, snapshot, want) in [
-            (vec![keys::FINALIZER], Some(&empty), vec!["the controller to remove the finalizer"]),
-            (vec!["a/b"], Some(&empty), vec!["finalizers of the AppWrapper: a/b"]),
-            (vec![keys::FINALIZER], None, vec!["Waiting for Pod/p"]),
-            (vec![], Some(&empty), vec![]),
+        let named = "Waiting for Pod/p on node n and 3 more";
+        let begun = "The components are being deleted";
+        for (finalizers, message, snapshot, want) in [
+            (
+                vec![keys::FINALIZER],
+                named,
+                Some(&empty),
+                vec!["the controller to remove the finalizer"],
+            ),
+            (vec!["a/b"], named, Some(&empty), vec!["finalizers of the AppWrapper: a/b"]),
+            (vec![keys::FINALIZER], named, None, vec!["Pod/p on node n and 3 more"]),
+            (vec![keys::FINALIZER], begun, None, vec!["its components"]),
+            (vec![], named, Some(&empty), vec![]),
         ] {
-            let said = blockers(&one(&finalizers, "Waiting for Pod/p"), snapshot, at(0));
+            let said = blockers(&one(&finalizers, message), snapshot, at(0));
             assert_eq!(said.len(), want.len(), "{said:?}");
             assert!(said.iter().zip(want).all(|(said, want)| said.starts_with(want)), "{said:?}");
         }

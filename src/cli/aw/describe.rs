@@ -24,6 +24,7 @@ use super::workload::{self, QueueStatus, Queued};
 use super::{Target, block_on, now, tell, words};
 use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition};
 use crate::config::Config;
+use crate::decide::decision_of_attempt;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
@@ -288,7 +289,7 @@ fn failure(status: &AppWrapperStatus, next: Option<&Explanation>) -> Option<Fail
         attempt: Some(attempt.attempt),
         failed_at: attempt.failed_at.as_ref().map(|time| time.0),
         record: record.clone(),
-        decision: words::decision(attempt),
+        decision: decision_of_attempt(attempt),
     })
 }
 
@@ -317,7 +318,7 @@ fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Optio
         }
         // a manifest is in no cluster
         Phase::Empty if created.is_some() => Some(format!(
-            "if it stays in this phase, no controller is running: {NO_CONTROLLER}{}",
+            "if it stays in this phase, check whether a controller is running: {NO_CONTROLLER}{}",
             cluster_flags()
         )),
         Phase::Empty
@@ -363,7 +364,7 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
             }
             (Owner::Us, _) if object.terminating => match object.finalizers.as_slice() {
                 [] => "being deleted".to_owned(),
-                finalizers => format!("being deleted, waiting for {}", finalizers.join(", ")),
+                finalizers => format!("being deleted, finalizers {}", finalizers.join(", ")),
             },
             (Owner::Us, Outcome::Succeeded) => "succeeded".to_owned(),
             (Owner::Us, Outcome::Active) if succeeded => "succeeded".to_owned(),

@@ -334,7 +334,7 @@ fn running(wrapper: &Wrapper) -> String {
             None => format!("pods running{place}"),
         },
         Some(ready) if ready.reason == condition::unhealthy::INSUFFICIENT_PODS_READY => {
-            format!("waiting for pods{place}: {}", ready.message)
+            format!("waiting for its pods{place}: {}", ready.message)
         }
         Some(_) | None => format!("waiting for its pods{place}"),
     }

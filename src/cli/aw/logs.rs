@@ -174,7 +174,7 @@ fn earlier(one: &One, failed: bool, attempt: i32) -> Option<String> {
     let (last, _) = words::last_failure(&one.wrapper.status.attempts)?;
     let last = Some(last.attempt).filter(|last| failed && *last != attempt)?;
     Some(format!(
-        "the failure of attempt {last}, the last one, is not that of a pod; this is the log of attempt {attempt}"
+        "the last failure, in attempt {last}, did not begin in a pod; this is the log of attempt {attempt}"
     ))
 }
 
@@ -195,7 +195,7 @@ async fn of_failure(
     let wanted = args.container.as_deref();
     match running::of_failure(place, attempt, failure, args).await? {
         Some(Ok(log)) => Ok(log),
-        // without the right to read it, or without its node, there may be what was kept
+        // without the permission to read it, or without its node, there may be what was kept
         Some(Err(why)) => kept::log(place, one, attempt, failure, wanted, Some(why)).await,
         None => kept::log(place, one, attempt, failure, wanted, None).await,
     }
@@ -257,7 +257,7 @@ mod tests {
         let said = earlier(&one, true, 1).unwrap();
         assert_eq!(
             said,
-            "the failure of attempt 2, the last one, is not that of a pod; this is the log of attempt 1"
+            "the last failure, in attempt 2, did not begin in a pod; this is the log of attempt 1"
         );
         assert_eq!((earlier(&one, false, 1), earlier(&one, true, 2)), (None, None));
         assert_eq!(of(Some(0), false), Ok((0, "a".to_owned())));

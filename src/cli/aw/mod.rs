@@ -122,11 +122,7 @@ impl Patience {
 
 /// A name that an object can have. Anything else would lead to another place of the API.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
-    if names::is_subdomain(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("must be a name of lower-case letters, digits, '-' and '.'".to_owned())
-    }
+    if names::is_subdomain(text) { Ok(text.to_owned()) } else { Err(names::SUBDOMAIN.to_owned()) }
 }
 
 /// The name of an AppWrapper, also as kubectl and `tree` take and print it: `aw/train`, `AppWrapper/train`,
@@ -237,8 +233,8 @@ mod tests {
         for name in ["train", "a", "0", "my-job.v2", &"x".repeat(253)] {
             assert_eq!(object_name(name).as_deref(), Ok(name));
         }
-        for text in ["", "../pods", "a/b", "Train", ".", "-n", "a?b", "a b", &"x".repeat(254)] {
-            assert!(object_name(text).is_err(), "{text}");
+        for text in ["", "../pods", "a/b", "Train", ".", "-n", "n-", "a?b", &"x".repeat(254)] {
+            assert_eq!(object_name(text), Err(names::SUBDOMAIN.to_owned()), "{text}");
             assert!(wrapper_name(text).is_err(), "{text}");
             assert!(wrapper_name(&format!("aw/{text}")).is_err(), "{text}");
         }

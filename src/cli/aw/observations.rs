@@ -75,7 +75,7 @@ impl Observations {
             let event = match event {
                 Ok(event) => event,
                 // there is no such kind any more, and no object of it
-                Err(error) if request_error(&error).is_some_and(is_unserved) => {
+                Err(error) if live::watch_error(&error).is_some_and(is_unserved) => {
                     return Ok(Observation::Gone);
                 }
                 Err(error) => {
@@ -152,19 +152,6 @@ impl Observations {
         Err(Error::Cluster("the reads ended unexpectedly".to_owned()))
     }
 
-    /// Waits until it is gone.
-    ///
-    /// # Errors
-    /// The user may neither watch AppWrappers nor read this one.
-    pub(super) async fn gone(mut self) -> Result<(), Error> {
-        loop {
-            match self.next_or_read().await? {
-                Observation::Is(_) => {}
-                Observation::Gone => return Ok(()),
-            }
-        }
-    }
-
     /// What is seen; none where it cannot be read.
     fn sight(&self, seen: RawObject) -> Option<Observation> {
         if seen.meta.uid.as_deref() != Some(self.uid.as_str()) {
@@ -192,19 +179,9 @@ fn reads(place: &Place, name: &str) -> Reads {
 /// # Errors
 /// That of a watch which does not pass by itself: it ends the command.
 fn tolerate(error: &watcher::Error) -> Result<(), Error> {
-    match request_error(error) {
+    match live::watch_error(error) {
         Some(error) if matches!(live::code(error), Some(401 | 403)) => Err(unanswered(error)),
         Some(_) | None => Ok(()),
-    }
-}
-
-/// The error of a request of a watch.
-const fn request_error(error: &watcher::Error) -> Option<&kube::Error> {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Some(error),
-        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }
 }
 
@@ -307,8 +284,15 @@ mod tests {
             let begun = tokio::time::Instant::now();
             let told = format!("{answers:?}");
             let reads = reads(&place(answers), "aw");
-            let found = Observations { reads, ..observations(events, false) }.gone().await;
-            assert_eq!((found.is_ok(), begun.elapsed().as_secs()), (is_gone, seconds), "{told}");
+            let mut observations = Observations { reads, ..observations(events, false) };
+            let found = loop {
+                match observations.next_or_read().await {
+                    Ok(Observation::Is(_)) => {}
+                    Ok(Observation::Gone) => break true,
+                    Err(_) => break false,
+                }
+            };
+            assert_eq!((found, begun.elapsed().as_secs()), (is_gone, seconds), "{told}");
         }
     }
 

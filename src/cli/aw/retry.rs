@@ -18,11 +18,10 @@ use super::super::cluster::{cluster_flags, target_words};
 use super::super::configuration::ControllerConfig;
 use super::super::place::{One, Place};
 use super::super::{Error, json, program, term};
-use super::observations::Observations;
 use super::reach::Written;
 use super::switch::awaits_its_user;
 use super::workload::Queued;
-use super::{Done, Target, block_on, multikueue, now, words};
+use super::{Done, Target, block_on, delete, multikueue, now, words};
 use crate::api::{Phase, keys};
 use crate::decide::pause;
 use crate::observe::assemble::Wrapper;
@@ -31,8 +30,8 @@ use crate::tuning::{Limits, Period};
 
 /// Why an AppWrapper with a prebuilt Workload is not recreated. Source: Kueue 0.18, `jobframework/reconciler.go`: the
 /// AppWrapper becomes the controller owner of the Workload.
-const PREBUILT: &str = "has failed; its prebuilt Workload is deleted with it, and Kueue does not create another: save \
-                        the manifest of that Workload, delete the AppWrapper, then create both again";
+const PREBUILT: &str = "was left unchanged: its prebuilt Workload would be deleted with it, and Kueue does not create \
+                        another: save the manifest of that Workload, delete the AppWrapper, then create both again";
 
 /// What helps where a `ResourceQuota` refuses the trial, for which the failed AppWrapper leaves no room.
 const OVER_QUOTA: &str = "; the trial counts beside the failed AppWrapper: raise the quota by one, or delete the \
@@ -130,14 +129,15 @@ fn recreated(manifest: &Value, program: &str) -> String {
     format!("was deleted and recreated from its own spec{next}")
 }
 
-/// Whose rights count from now on, where they are another user's than before.
+/// Whose permissions count from now on, where they are another user's than before.
 fn other_rights(old: &Value, new: &Value) -> Option<String> {
     let [before, after] =
         [old, new].map(|object| object["spec"]["requester"]["username"].as_str().map(escape));
     let (before, after) = (before?, after?);
     (before != after).then(|| {
         format!(
-            "; the controller now creates its resources with the rights of {after}, not of {before}"
+            "; the controller now creates its resources with the permissions of {after}, not of \
+             {before}"
         )
     })
 }
@@ -270,7 +270,7 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
     }
     let file = kept.place();
     term::progress(&format!("{name}: waiting until it is gone; its manifest is in {file}"));
-    Observations::of(place, one).gone().await.map_err(|error| kept.explain(&error))?;
+    delete::until_gone(place, one).await.map_err(|error| kept.explain(&error))?;
     match place.create(manifest, false).await {
         Ok(Written::Yes) => {
             kept.forget();
@@ -432,6 +432,7 @@ mod tests {
             let failed = Wrapper { is_prebuilt, queue, ..wrapper(json!({"phase": "Failed"})) };
             assert_eq!(plan(&failed, &ControllerConfig::default(), at(0), "kubectl aw"), want);
         }
+        assert!(PREBUILT.starts_with("was left unchanged: its prebuilt Workload would be deleted"));
     }
 
     #[test]
@@ -508,7 +509,11 @@ mod tests {
         let by = |user: Value| json!({"spec": {"requester": {"username": user}}});
         for (old, new, want) in [
             (by(json!("ann")), by(json!("ann")), None),
-            (by(json!("ann")), by(json!("admin")), Some("with the rights of admin, not of ann")),
+            (
+                by(json!("ann")),
+                by(json!("admin")),
+                Some("with the permissions of admin, not of ann"),
+            ),
             (by(json!("ann")), json!({"spec": {}}), None),
             (json!({"spec": {}}), by(json!("admin")), None),
             (by(json!("a\u{1b}[2J")), by(json!("admin")), Some("not of a\\u{1b}[2J")),

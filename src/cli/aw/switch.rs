@@ -171,7 +171,7 @@ fn plan(
         && wrapper.spec.suspend
         && let Some((why, remedy)) = stuck(workload, wrapper)
     {
-        return SuspendPlan::No(format!("is not resumed: {why}; {remedy}"));
+        return SuspendPlan::No(format!("was not resumed: {why}; {remedy}"));
     }
     if multikueue::is_sent(wrapper) {
         return of_sent(wrapper, queued, action);

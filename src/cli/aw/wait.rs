@@ -8,6 +8,7 @@ use super::super::place::{One, Place};
 use super::super::{Error, term};
 use super::list::state;
 use super::observations::{Observation, Observations};
+use super::words::NOTHING;
 use super::{Done, Patience, Target, block_on, now, sentence, words};
 use crate::api::Phase;
 use crate::observe::assemble::Wrapper;
@@ -140,9 +141,7 @@ impl Course {
 
     fn note(&mut self, one: &One) {
         if one.wrapper.status.phase != self.last.wrapper.status.phase {
-            let state = state(&one.wrapper, now());
-            let phase = words::phase(one.wrapper.status.phase);
-            term::progress(&format!("{}: {phase}, {state}", one.wrapper.name));
+            term::progress(&format!("{}: {}", one.wrapper.name, phase_and_state(&one.wrapper)));
         }
         self.last = one.clone();
     }
@@ -164,7 +163,7 @@ fn judge(goal: Goal, sight: &Observation) -> WaitState {
         _ if wrapper.deleting => never("it is being deleted"),
         Phase::Terminating => never("it is being deleted"),
         Phase::Succeeded => never("it has succeeded, and Succeeded is final"),
-        Phase::Failed => WaitState::Never(format!("it has failed: {}", cause(wrapper))),
+        Phase::Failed => WaitState::Never(format!("it {}", failed(wrapper))),
         Phase::Empty
         | Phase::Suspended
         | Phase::Resuming
@@ -174,11 +173,19 @@ fn judge(goal: Goal, sight: &Observation) -> WaitState {
     }
 }
 
-/// Why it failed.
-pub(super) fn cause(wrapper: &Wrapper) -> String {
+/// That it has failed, and why, as far as that is known.
+pub(super) fn failed(wrapper: &Wrapper) -> String {
     let recorded = words::last_failure(&wrapper.status.attempts);
     let cause = recorded.map(|(_, failure)| words::cause(failure));
-    cause.filter(|cause| !cause.is_empty()).unwrap_or_else(|| state(wrapper, now()))
+    let cause = cause.filter(|cause| !cause.is_empty()).unwrap_or_else(|| state(wrapper, now()));
+    if cause == NOTHING { "has failed".to_owned() } else { format!("has failed: {cause}") }
+}
+
+/// Its phase, and its state where there is something to say.
+fn phase_and_state(wrapper: &Wrapper) -> String {
+    let phase = words::phase(wrapper.status.phase);
+    let state = state(wrapper, now());
+    if state == NOTHING { phase.to_owned() } else { format!("{phase}, {state}") }
 }
 
 const fn text(goal: Goal) -> &'static str {
@@ -201,10 +208,7 @@ fn message(args: &Args, was_there: bool, sight: &Observation, verdict: &WaitStat
         WaitState::Wait => {
             let timeout = args.timeout.map(|timeout| format!(" within {timeout}"));
             let now_is = match sight {
-                Observation::Is(one) => {
-                    let phase = words::phase(one.wrapper.status.phase);
-                    format!("it is {phase}, {}", state(&one.wrapper, now()))
-                }
+                Observation::Is(one) => format!("it is {}", phase_and_state(&one.wrapper)),
                 Observation::Gone => "it is gone".to_owned(),
             };
             let not = match args.goal {
@@ -224,15 +228,43 @@ mod tests {
     use crate::cli::{ClusterArgs, Output};
     use crate::observe::raw_object::RawObject;
 
-    #[test]
-    fn only_what_was_there_was_deleted() {
+    fn args() -> Args {
         let target = Target {
             name: "aw".to_owned(),
             namespace: None,
             cluster: ClusterArgs::default(),
             output: Output::Text,
         };
-        let args = Args { target, goal: Goal::Deleted, timeout: None };
+        Args { target, goal: Goal::Deleted, timeout: None }
+    }
+
+    #[test]
+    fn a_state_that_says_nothing_is_left_out() {
+        for (phase, want) in [
+            ("Succeeded", "was not deleted: it is Succeeded"),
+            ("Failed", "was not deleted: it is Failed, p/c 3"),
+            ("Running", "was not deleted: it is Running, waiting for its pods"),
+        ] {
+            assert_eq!(message(&args(), true, &sight(phase, false), &WaitState::Wait), want);
+        }
+        let wrapper = |attempts: &str| Wrapper {
+            status: serde_json::from_str(attempts).unwrap(),
+            ..Wrapper::default()
+        };
+        for (status, want) in [
+            (r#"{"phase": "Failed"}"#, "has failed"),
+            (
+                r#"{"phase": "Failed", "attempts": [{"attempt": 0, "failure": {"pod": "p"}}]}"#,
+                "has failed: pod p",
+            ),
+        ] {
+            assert_eq!(failed(&wrapper(status)), want);
+        }
+    }
+
+    #[test]
+    fn only_what_was_there_was_deleted() {
+        let args = args();
         let said = |was_there| message(&args, was_there, &Observation::Gone, &WaitState::Reached);
         assert_eq!([true, false].map(said), ["was deleted", "does not exist"]);
     }

@@ -42,7 +42,7 @@ const UNREAD: u8 = 141;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
     Succeeded,
-    /// It has failed, for this reason.
+    /// That it has failed, and why.
     Failed(String),
     Deleted,
     /// Ctrl-C; of a view, any signal that asks for its end.
@@ -71,7 +71,7 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
         End::Succeeded => Ok(DONE),
         End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
         End::Unread => Ok(ExitCode::from(UNREAD)),
-        End::Failed(why) => no(&format!("has failed: {why}")),
+        End::Failed(why) => no(&why),
         End::Deleted => no("was deleted"),
     }
 }
@@ -110,7 +110,7 @@ impl Course {
         }
         match self.one.wrapper.status.phase {
             Phase::Succeeded => Some(End::Succeeded),
-            Phase::Failed => Some(End::Failed(wait::cause(&self.one.wrapper))),
+            Phase::Failed => Some(End::Failed(wait::failed(&self.one.wrapper))),
             Phase::Empty
             | Phase::Suspended
             | Phase::Resuming

@@ -7,7 +7,6 @@ use super::super::explain::answer::Failure;
 use super::super::explain::text::span;
 use super::super::term::Colour;
 use crate::api::{Attempt, FailureRecord, Phase, condition};
-use crate::decide::policy;
 use crate::snapshot::{Owner, Snapshot};
 
 /// What stands in a table where there is nothing.
@@ -79,20 +78,19 @@ pub(in crate::cli) const fn colour(phase: Phase) -> Option<Colour> {
     }
 }
 
-/// The first cause of a failure, with all that is known: pod, container, exit code, reason, node.
-pub(super) fn cause(failure: &FailureRecord) -> String {
+/// The first cause of a failure, with all that is known; a component that has the name of its pod is not named.
+pub(in crate::cli) fn cause(failure: &FailureRecord) -> String {
     let mut facts = vec![];
     let mut fact = |name: &str, value: Option<String>| {
         facts.extend(value.map(|value| format!("{name} {value}")));
     };
-    if failure.pod.is_none() {
-        fact("component", failure.component.clone());
-    }
+    fact("component", failure.component.clone().filter(|_| failure.component != failure.pod));
     fact("pod", failure.pod.clone());
     fact("container", failure.container.clone());
     fact("exit code", failure.exit_code.map(|code| code.to_string()));
     fact("signal", failure.signal.map(|signal| signal.to_string()));
     fact("reason", failure.reason.clone());
+    fact("category", failure.category.clone());
     fact("node", failure.node.clone());
     facts.join(", ")
 }
@@ -105,9 +103,7 @@ pub(super) fn short_cause(failure: &FailureRecord) -> String {
 /// Whose the object is that has the name of a component.
 pub(super) fn taken_by(owner: &Owner) -> String {
     match owner {
-        Owner::Stranger(whose) => {
-            format!("an object of this name already exists and is owned by {whose}")
-        }
+        Owner::Stranger(whose) => format!("an object of this name {}", Owner::of_existing(whose)),
         Owner::Former | Owner::Us => {
             "an object of this name from the previous AppWrapper still exists".to_owned()
         }
@@ -118,19 +114,6 @@ pub(super) fn taken_by(owner: &Owner) -> String {
 pub(super) fn failed_with(reason: &str, message: &str) -> String {
     let parts = [reason, message].into_iter().filter(|part| !part.is_empty());
     format!("failed: {}", parts.collect::<Vec<_>>().join(": "))
-}
-
-/// Decision, rule, and how many retries were used of how many before: as far as they were recorded.
-pub(super) fn decision(attempt: &Attempt) -> Option<String> {
-    let mut text = attempt.action?.as_str().to_owned();
-    if let Some(rule) = &attempt.rule {
-        text += &format!(" by {}", policy::short(rule));
-    }
-    if let Some(retries) = attempt.retries {
-        let source = attempt.rule.as_ref().map(|rule| rule.source);
-        text += &format!(", {}", policy::used_before(source, retries));
-    }
-    Some(text)
 }
 
 /// The last failure that is recorded, with its attempt.
@@ -181,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_and_rules_are_named() {
+    fn causes_are_named() {
         let failure = FailureRecord {
             component: Some("work".into()),
             pod: Some("w-0".into()),
@@ -189,14 +172,22 @@ mod tests {
             exit_code: Some(137),
             signal: Some(9),
             reason: Some("OOMKilled".into()),
+            category: Some("oom".into()),
             node: Some("node-1".into()),
             ..FailureRecord::default()
         };
         assert_eq!(
             cause(&failure),
-            "pod w-0, container main, exit code 137, signal 9, reason OOMKilled, node node-1"
+            "component work, pod w-0, container main, exit code 137, signal 9, reason OOMKilled, \
+             category oom, node node-1"
         );
         assert_eq!(short_cause(&failure), "w-0/main 137 OOMKilled");
+        let named_alike = FailureRecord {
+            component: Some("p".into()),
+            pod: Some("p".into()),
+            ..FailureRecord::default()
+        };
+        assert_eq!(cause(&named_alike), "pod p");
         let component = FailureRecord {
             component: Some("work".into()),
             reason: Some("DeadlineExceeded".into()),

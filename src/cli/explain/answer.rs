@@ -207,6 +207,9 @@ pub(in crate::cli) struct Failure {
     pub node: Option<String>,
     pub container: Option<String>,
     pub exit_code: Option<i32>,
+    /// The signal that ended the container, where its status says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
     pub reason: Option<String>,
     pub category: Option<String>,
     /// What the component said, where no pod tells more.
@@ -454,6 +457,7 @@ impl Failure {
             node: record.node.clone(),
             container: record.container.clone(),
             exit_code: record.exit_code,
+            signal: record.signal,
             reason: record.reason.clone(),
             category: record.category.clone(),
             message: record.message.clone().filter(|_| record.pod.is_none()),

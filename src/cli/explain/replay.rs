@@ -177,10 +177,18 @@ fn differences(failures: &[Replayed]) -> String {
         (0, 0, all) => format!("all {all} failures are decided the same way"),
         (1, 0, 1) => "the only failure is decided differently".to_owned(),
         (2, 0, 2) => "both failures are decided differently".to_owned(),
-        (some, 0, all) => format!("{some} of {all} failures are decided differently"),
         (_, 1, 1) => "it is unknown whether the only failure is decided differently".to_owned(),
         (some, unknown, all) => {
-            format!("{some} of {all} failures are decided differently; of {unknown} it is unknown")
+            let failures = match some {
+                1 => format!("1 of {all} failures is"),
+                some if some == all => format!("all {all} failures are"),
+                some => format!("{some} of {all} failures are"),
+            };
+            let mut text = format!("{failures} decided differently");
+            if unknown > 0 {
+                text += &format!("; for {unknown}, this is unknown");
+            }
+            text
         }
     }
 }

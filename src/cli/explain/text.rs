@@ -4,10 +4,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::super::aw::words;
 use super::super::term::{Colour, Page, Span};
-use super::answer::{Budget, Eviction, Explanation, Failure, PauseStart, Progress};
+use super::answer::{Budget, Eviction, Explanation, PauseStart, Progress};
 use crate::api::{AttemptAction, Phase, RuleSource, SuspectEffect, SuspectNodes};
 use crate::decide::VerdictAction;
-use crate::decide::policy::{short, used_before};
+use crate::decide::policy::{decider, used_before};
 use crate::tuning::Period;
 
 /// The answer as a headline and a few lines.
@@ -37,8 +37,8 @@ pub(in crate::cli) fn facts(answer: &Explanation, now: Timestamp) -> Vec<(&'stat
         }
     };
     line("why", why(answer));
-    line("failure", answer.failure.as_ref().map(failure).unwrap_or_default());
-    line("rule", answer.rule.as_ref().map(short).unwrap_or_default());
+    line("failure", answer.record.as_ref().map(words::cause).unwrap_or_default());
+    line("by", answer.rule.as_ref().map(decider).unwrap_or_default());
     line("restarts", restarts(answer));
     line("progress", answer.progress.as_ref().map(|it| progress(it, now)).unwrap_or_default());
     line("budget", answer.budget.as_ref().map(budget).unwrap_or_default());
@@ -119,21 +119,6 @@ fn why(answer: &Explanation) -> String {
         (Some(reason), message) => format!("{reason}: {message}"),
         (None, message) => message.to_owned(),
     }
-}
-
-fn failure(failure: &Failure) -> String {
-    let mut facts = vec![];
-    let mut fact = |name: &str, value: Option<&str>| {
-        facts.extend(value.map(|value| format!("{name} {value}")));
-    };
-    fact("component", failure.component.as_deref());
-    fact("pod", failure.pod.as_deref());
-    fact("node", failure.node.as_deref());
-    fact("container", failure.container.as_deref());
-    fact("exit code", failure.exit_code.map(|code| code.to_string()).as_deref());
-    fact("reason", failure.reason.as_deref());
-    fact("category", failure.category.as_deref());
-    facts.join(", ")
 }
 
 fn restarts(answer: &Explanation) -> String {

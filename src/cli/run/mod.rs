@@ -17,6 +17,7 @@ use http::Uri;
 use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use self::lead::Lease;
 use self::servers::Servers;
@@ -111,10 +112,12 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     checks.extend(servers.checks());
     let heartbeat = Heartbeat::new(clock);
     let health = health(&context, &config, checks, heartbeat.clone()).await?;
-    let follows = tokio::spawn(follow(client.clone(), context.clone()));
-    let looks = tokio::spawn(warn(client, config));
-    let follow_file = |path| tokio::spawn(reload::reload(context, path, text, identity));
-    let reload = args.config.clone().map(follow_file);
+    let mut background = JoinSet::new();
+    background.spawn(follow(client.clone(), context.clone()));
+    background.spawn(warn(client, config));
+    if let Some(path) = args.config.clone() {
+        background.spawn(reload::reload(context, path, text, identity));
+    }
     let working = async {
         let Some(lease) = lease else {
             controller.run(stop).await;
@@ -128,11 +131,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         ended = worker::any_ended(workers) => Err(ended),
         never = heartbeat.keep() => never,
     };
-    looks.abort();
-    follows.abort();
-    if let Some(task) = reload {
-        task.abort();
-    }
+    drop(background);
     servers.stop();
     health.stop();
     tracing::info!("Stopped.");

@@ -1,10 +1,11 @@
 //! Reloads a configuration file that changes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, LoadError};
+use crate::locked::RwLocked;
 use crate::reconcile::Context;
 use crate::telemetry;
 
@@ -41,7 +42,7 @@ pub(super) async fn reload(
         match loaded.map(adapt) {
             Ok(config) => {
                 let sections = config.needs_restart(&begun_with).join(", ");
-                *context.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                *context.config.write_locked() = Arc::new(config);
                 context.requeue_all();
                 tracing::info!(file = %path.display(), "Reloaded the configuration.");
                 if !sections.is_empty() {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use kube::Client;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::worker::{self, Heartbeat};
 use super::{Args, cluster, health, reload, stop_signal};
@@ -48,18 +48,18 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     let heartbeat = Heartbeat::new(clock);
     let checks = vec![("caches", controller.ready())];
     let health = health(&context, &config, checks, heartbeat.clone()).await?;
-    let follows = tokio::spawn(super::follow(client.clone(), context.clone()));
-    let looks = tokio::spawn(warn(client, config));
-    let reload = args
-        .config
-        .clone()
-        .map(|path| tokio::spawn(reload::reload(context.clone(), path, text, settings)));
+    let mut background = JoinSet::new();
+    background.spawn(super::follow(client.clone(), context.clone()));
+    background.spawn(warn(client, config));
+    if let Some(path) = args.config.clone() {
+        background.spawn(reload::reload(context.clone(), path, text, settings));
+    }
     let ended = tokio::select! {
         () = controller.run(stop) => Ok(()),
         ended = worker::any_ended([&health]) => Err(ended),
         never = heartbeat.keep() => never,
     };
-    [Some(looks), Some(follows), reload].iter().flatten().for_each(JoinHandle::abort);
+    drop(background);
     health.stop();
     context.shadow.iter().for_each(Shadow::conclude);
     tracing::info!("Stopped.");

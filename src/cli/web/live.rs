@@ -1,4 +1,4 @@
-//! A cluster as the page shows it, with the rights of the user.
+//! A cluster as the page shows it, with the permissions of the user.
 
 use std::sync::Arc;
 

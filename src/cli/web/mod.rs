@@ -4,7 +4,7 @@
 //! browser ─▶ listener: bounded connections ─▶ guard: token, Host, GET ─▶ answers ─▶ live or played
 //! ```
 //!
-//! [`live`] reads a cluster with the rights of the user, [`played`] an export or a simulated cluster.
+//! [`live`] reads a cluster with the permissions of the user, [`played`] an export or a simulated cluster.
 
 mod answers;
 mod guard;

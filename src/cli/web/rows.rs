@@ -1,13 +1,14 @@
 //! The rows of the list, as they are now, and their changes for those who look on.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube::runtime::watcher::Event;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
 use super::super::aw::list::{Item, item};
+use crate::locked::Locked;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
 use k8s_openapi::jiff::Timestamp;
@@ -61,13 +62,9 @@ impl Default for Rows {
 }
 
 impl Rows {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The rows as they are, and what will change from here on.
     pub(super) fn follow(&self) -> (RowChange, broadcast::Receiver<Arc<RowChange>>) {
-        let inner = self.lock();
+        let inner = self.inner.locked();
         let set = inner.rows.values().map(|(_, item)| item.clone()).collect();
         let problem = inner.problem();
         let now = RowChange { set, gone: vec![], complete: inner.complete, problem };
@@ -76,7 +73,7 @@ impl Rows {
 
     /// Takes over what a watch saw.
     pub(super) fn take(&self, events: Vec<Event<RawObject>>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.locked();
         let mut change = RowChange::default();
         let before = inner.problem();
         for event in events {
@@ -118,7 +115,7 @@ impl Rows {
 
     /// The watch has failed, and is tried again.
     pub(super) fn failed(&self, problem: String) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.locked();
         if inner.problem.as_ref() == Some(&problem) {
             return;
         }
@@ -250,7 +247,7 @@ mod tests {
     fn a_list_that_has_not_all_says_so_until_another_has() {
         let rows = Rows::default();
         let key = |n: usize| ("ns".to_owned(), format!("x-{n}"));
-        rows.lock().rows = (0..ROWS_MAX).map(|n| (key(n), (0, Item::default()))).collect();
+        rows.inner.locked().rows = (0..ROWS_MAX).map(|n| (key(n), (0, Item::default()))).collect();
         let only = Some("only 20000 AppWrappers are listed");
         let (_, mut changes) = rows.follow();
         for (events, told, is) in [

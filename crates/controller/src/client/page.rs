@@ -2,7 +2,6 @@
 //! a bound is not read to its end, and fewer objects are asked for.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -13,6 +12,7 @@ use tokio::sync::Mutex;
 use tower::{BoxError, Service};
 
 use super::send;
+use crate::locked::Locked;
 
 /// The most bytes of a page of more than one object.
 pub(super) const PAGE_BYTES_MAX: usize = 16 << 20;
@@ -41,10 +41,6 @@ pub(super) struct Page {
 pub(super) struct PageSizes(std::sync::Mutex<BTreeMap<String, u32>>);
 
 impl PageSizes {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The request for a page with the limit that fitted the page before, where that one was too large.
     ///
     /// # Errors
@@ -55,7 +51,7 @@ impl PageSizes {
         request: Request<Body>,
     ) -> Result<Request<Body>, BoxError> {
         let Some(page) = page.filter(|page| !page.is_first) else { return Ok(request) };
-        let Some(limit) = self.lock().get(&page.list).copied() else { return Ok(request) };
+        let Some(limit) = self.0.locked().get(&page.list).copied() else { return Ok(request) };
         page.limit = limit.min(page.asked);
         page.request()
     }
@@ -64,7 +60,7 @@ impl PageSizes {
     fn note(&self, page: &Page, bytes: usize) {
         let grown = page.limit.saturating_mul(SHRINK_BY);
         let limit = if bytes <= PAGE_BYTES_MAX / SHRINK_BY as usize { grown } else { page.limit };
-        let mut lists = self.lock();
+        let mut lists = self.0.locked();
         if limit >= page.asked {
             lists.remove(&page.list);
             return;

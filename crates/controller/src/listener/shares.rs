@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Peer;
+use crate::locked::Locked;
 
 /// The number of holders that are known above which those that hold nothing are forgotten.
 const HOLDERS_KNOWN: usize = 256;
@@ -52,7 +53,7 @@ impl<K: Ord> Shares<K> {
     }
 
     fn of(&self, holder: K) -> Arc<Semaphore> {
-        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holders = self.holders.locked();
         if holders.len() >= HOLDERS_KNOWN {
             // held by a permit or by who waits for one
             holders.retain(|_, held| Arc::strong_count(held) > 1);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
@@ -19,6 +19,7 @@ use super::queues::Queues;
 use super::resources::ResourceSeconds;
 use super::{QUEUES_MAX, Spent, phase_label};
 use crate::api::Phase;
+use crate::locked::Locked;
 
 /// A pause between scrapes counts for no more than this: what was in between is not known.
 const GAP_MAX: Duration = Duration::from_mins(2);
@@ -145,24 +146,20 @@ impl World {
         Self(Arc::new(Mutex::new(inner)), Arc::new(gauges))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn count_with(&self, source: impl Fn() -> Option<Census> + Send + Sync + 'static) {
-        self.lock().source = Some(Arc::new(source));
+        self.0.locked().source = Some(Arc::new(source));
     }
 
     pub(super) fn spent(&self, spent: &Spent) {
-        self.lock().resources.note(spent);
+        self.0.locked().resources.note(spent);
     }
 
     pub(super) fn failed(&self, labels: [&str; 3]) {
-        self.lock().failures.note(labels.map(str::to_owned), 1.0);
+        self.0.locked().failures.note(labels.map(str::to_owned), 1.0);
     }
 
     pub(super) fn warned(&self, reason: &str) {
-        self.lock().warnings.note([reason.to_owned()], 1.0);
+        self.0.locked().warnings.note([reason.to_owned()], 1.0);
     }
 }
 
@@ -276,12 +273,12 @@ impl Collector for World {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let source = {
-            let inner = self.lock();
+            let inner = self.0.locked();
             inner.source.clone().filter(|_| inner.leader.get() == 1)
         };
         // it reads the caches, and what counts must not wait for them
         let census = source.and_then(|source| source());
-        let mut inner = self.lock();
+        let mut inner = self.0.locked();
         let Some(census) = census else {
             inner.last = None;
             inner.idle.clear();

@@ -28,7 +28,7 @@ mod tests;
 mod usage;
 mod work_queue;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -38,6 +38,7 @@ use prometheus::{
 
 use crate::api::{AppWrapperStatus, AttemptOutcome, Phase};
 use crate::decide::edges::EDGES;
+use crate::locked::Locked;
 use internal_errors::InternalErrors;
 use make::{counter, gauge, histogram, plain_gauge, plain_histogram, register};
 use names::Names;
@@ -203,7 +204,7 @@ impl Metrics {
         }
         for Failure { action, source, category } in failures {
             let source = source.map_or_else(|| NONE.to_owned(), |source| source.to_string());
-            let mut names = self.categories.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.categories.locked();
             let category = names.label(category.as_deref().unwrap_or(NONE));
             self.world.failed([action.as_str(), source.as_str(), category]);
         }

@@ -12,7 +12,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::printable;
+use crate::printable::truncated;
 use crate::progress::{self, NUMBER_MAX, Values};
 
 /// The most metrics: the same as Trainer's.
@@ -74,7 +74,9 @@ pub fn read(body: &[u8]) -> Result<Option<Values>, Malformed> {
 /// A message without status: it reports nothing. What it has beside that was meant as one: it is no sign of life.
 fn nothing(message: &Map<String, Value>) -> Result<Option<Values>, Malformed> {
     match message.iter().find(|(name, _)| *name != "trainerStatus") {
-        Some((name, value)) => Err(wrong(&shortened(name), value, "a field of trainerStatus")),
+        Some((name, value)) => {
+            Err(wrong(&truncated(name, QUOTED_MAX), value, "a field of trainerStatus"))
+        }
         None => Ok(None),
     }
 }
@@ -134,16 +136,12 @@ fn number(text: &str) -> Option<i64> {
 
 fn wrong(path: &str, value: &Value, allowed: &str) -> Malformed {
     let value = match value {
-        Value::String(text) => format!("\"{}\"", shortened(text)),
+        Value::String(text) => format!("\"{}\"", truncated(text, QUOTED_MAX)),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     };
     Malformed::Field { path: path.to_owned(), value, allowed: allowed.to_owned() }
-}
-
-fn shortened(text: &str) -> String {
-    printable::escape(text).chars().take(QUOTED_MAX).collect()
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ mod write;
 mod tests;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -43,6 +43,7 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::kinds::{ProgressEndpoint, progress_path};
 use crate::listener::{Limits, Peer};
+use crate::locked::RwLocked;
 use crate::metrics::{Metrics, Reported};
 use crate::observe::live::Live;
 use crate::progress::{Report, Values};
@@ -106,7 +107,7 @@ impl ProgressState {
     /// What is so now.
     #[must_use]
     pub fn get(&self) -> Serving {
-        self.serving.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.serving.read_locked().clone()
     }
 
     /// Sets what is so from now on.
@@ -118,7 +119,7 @@ impl ProgressState {
                 self.served.get_or_init(|| now); // a renewed certificate interrupts nothing
             }
         }
-        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
+        *self.serving.write_locked() = serving;
     }
 
     /// Since when pods can report here: now, where they cannot yet, but no later than [`STARTS_WITHIN`] after the start of

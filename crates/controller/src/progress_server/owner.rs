@@ -5,10 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::GetParams;
-use kube::core::{ApiResource, Request};
-use kube::{Client, Resource};
+use kube::Client;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
@@ -151,7 +148,7 @@ impl Owners {
 
     async fn read(&self, pod: &PodId) -> Result<Known, Refusal> {
         let PodId { namespace, name, uid } = pod;
-        let found = self.metadata(&live::pod_resource(), namespace, name).await;
+        let found = live::metadata(&self.client, &live::pod_resource(), namespace, name).await;
         let found = found.map_err(|error| self.unavailable(namespace, &error))?;
         let found = found.map(|found| Identity::of(&found));
         let Some(found) = found.filter(|found| found.uid == *uid) else {
@@ -205,7 +202,7 @@ impl Owners {
     async fn controller(&self, namespace: &str, owner: &Controller) -> Result<Above, live::Error> {
         let kind = KindKey { api_version: owner.api_version.clone(), kind: owner.kind.clone() };
         let found = match self.live.resource(&self.client, &kind).await {
-            Ok(resource) => self.metadata(&resource, namespace, &owner.name).await,
+            Ok(resource) => live::metadata(&self.client, &resource, namespace, &owner.name).await,
             Err(error) => Err(error),
         };
         match found {
@@ -233,24 +230,6 @@ impl Owners {
         let takes_progress = serde_json::from_str::<Wrapper>(found.raw.get())
             .is_ok_and(|wrapper| wrapper.spec.progress.is_some());
         Ok(Above::AppWrapper { takes_progress })
-    }
-
-    /// A GET of the metadata of an object; none where there is none of its name.
-    async fn metadata(
-        &self,
-        resource: &ApiResource,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<ObjectMeta>, live::Error> {
-        let what = || format!("get {}/{name}", resource.kind);
-        let request = Request::new(RawObject::url_path(resource, Some(namespace)))
-            .get_metadata(name, &GetParams::default())
-            .map_err(|error| live::Error::api(what(), kube::Error::BuildRequest(error)))?;
-        match self.client.request::<RawObject>(request).await {
-            Ok(found) => Ok(Some(found.meta)),
-            Err(error) if live::code(&error) == Some(404) => Ok(None),
-            Err(error) => Err(live::Error::api(what(), error)),
-        }
     }
 
     /// Says in the log why owners cannot be read, for one namespace only so often: its pods may name any owners.

@@ -9,13 +9,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::PodId;
 use crate::clock::Clock;
+use crate::locked::Locked;
 use crate::progress::Report;
 
 /// The shortest time between two writes of one pod.
@@ -118,7 +119,7 @@ impl Queue {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.locked()
     }
 
     /// Takes a report, which is joined with one that waits.

@@ -1,11 +1,12 @@
 //! What a test has logged.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::EnvFilter;
 
 use super::subscriber;
+use crate::locked::Locked;
 
 /// The lines so far.
 #[derive(Clone, Default)]
@@ -13,14 +14,14 @@ pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
     pub fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bytes = self.0.locked().clone();
         String::from_utf8(bytes).unwrap()
     }
 }
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.locked().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -1,6 +1,6 @@
 //! The authorities whose clients are served.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
@@ -12,6 +12,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, Sig
 use tokio::sync::watch;
 
 use super::provider;
+use crate::locked::RwLocked;
 
 /// The CAs that must have signed the clients' certificates. They can be changed while a server runs;
 /// as long as there are none, no client is served.
@@ -54,7 +55,7 @@ impl Clients {
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
         let verifier = verifier.build()?;
-        *self.verifier.write().unwrap_or_else(PoisonError::into_inner) = Some(verifier);
+        *self.verifier.write_locked() = Some(verifier);
         self.is_known.send_replace(true);
         Ok(())
     }
@@ -78,7 +79,7 @@ impl ClientCertVerifier for Clients {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verifier = self.verifier.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let verifier = self.verifier.read_locked().clone();
         let none = || Error::General("no client CA is loaded".to_owned());
         verifier.ok_or_else(none)?.verify_client_cert(certificate, others, now)
     }

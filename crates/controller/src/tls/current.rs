@@ -1,6 +1,6 @@
 //! The certificate in force.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use k8s_openapi::jiff::Timestamp;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -8,6 +8,7 @@ use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
 use super::pair::Pair;
+use crate::locked::RwLocked;
 
 /// How long what is served can be served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,14 +50,14 @@ impl Current {
     /// Takes a pair into use, at once.
     pub fn set(&self, pair: Pair) {
         let validity = Validity::Between(pair.not_before(), pair.not_after());
-        *self.pair.write().unwrap_or_else(PoisonError::into_inner) = Some(pair);
+        *self.pair.write_locked() = Some(pair);
         self.validity.send_replace(validity);
     }
 
     /// The pair in force.
     #[must_use]
     pub fn pair(&self) -> Option<Pair> {
-        self.pair.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.pair.read_locked().clone()
     }
 
     /// When the pair in force expires.
@@ -77,7 +78,7 @@ impl Current {
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let pair = self.pair.read().unwrap_or_else(PoisonError::into_inner);
+        let pair = self.pair.read_locked();
         pair.as_ref().map(Pair::key)
     }
 }

@@ -13,7 +13,7 @@ pub const PODS_READY: &str = "PodsReady";
 pub const UNHEALTHY: &str = "Unhealthy";
 /// Condition: the components are being deleted.
 pub const DELETING_RESOURCES: &str = "DeletingResources";
-/// Condition: an attached retry policy does not exist or cannot be used.
+/// Condition: an attached RetryPolicy does not exist or cannot be used.
 pub const POLICY_NOT_FOUND: &str = "PolicyNotFound";
 /// Condition: success is delayed by pods whose owner cannot be determined.
 pub const UNDETERMINED_PODS: &str = "UndeterminedPods";

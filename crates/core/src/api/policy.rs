@@ -111,7 +111,7 @@ pub struct ExecutionPolicy {
     #[serde(default)]
     pub execution_policy_order: ExecutionOrder,
 
-    /// The steps, in order. A component that no rule names is created in the last step, or in the first step
+    /// The steps, in order. A component that no rule names is created after the steps of all rules, or in the first step
     /// if it has no pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]

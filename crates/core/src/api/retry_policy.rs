@@ -64,7 +64,7 @@ pub struct RetryPolicySpec {
     pub rules: Vec<RetryRule>,
 }
 
-/// A rule of a retry policy. Exactly one of its four matchers must be set.
+/// A rule of a RetryPolicy. Exactly one of its four matchers must be set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(

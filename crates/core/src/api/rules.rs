@@ -68,7 +68,7 @@ const OLD: &str = "oldSelf.spec.components";
 const SAME_COMPONENTS: &str =
     "[self.?spec.?components].all(n, [oldSelf.?spec.?components].all(o, n == o && o == n))";
 
-/// While a retry policy has memory pending, the controller writes it into the templates.
+/// While a RetryPolicy has memory pending, the controller writes it into the templates.
 const MEMORY_IS_PENDING: &str = "(has(self.status) && has(self.status.pendingMemory) && \
      self.status.pendingMemory.size() > 0)";
 

@@ -45,7 +45,7 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
 
-    /// How often each retry policy rule was used.
+    /// How often each rule of a RetryPolicy was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_counts: Vec<RetryCount>,
 
@@ -70,7 +70,7 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspect_nodes: Option<SuspectNodes>,
 
-    /// Increased memory, requested by a retry policy, that is not yet written to the templates.
+    /// Increased memory, requested by a RetryPolicy, that is not yet written to the templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_memory: Vec<PendingMemory>,
 
@@ -188,7 +188,7 @@ pub struct PodSetSince {
     pub replaced_until: Option<Time>,
 }
 
-/// How often one retry policy rule was used.
+/// How often one rule of a RetryPolicy was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RetryCount {
     /// Name of the RetryPolicy.

@@ -1,13 +1,13 @@
 //! Many seeds, on many threads.
 
 use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use super::adversary::{Hostility, twin};
 use super::coverage::Coverage;
 use super::faults::Faults;
 use super::rng::mix;
 use super::{Options, RunReport, World};
+use crate::locked::Locked;
 
 /// What came of many seeds.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ pub(super) fn run_async<T>(work: impl Future<Output = T>) -> T {
 pub fn each<T>(jobs: usize, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     let items = Mutex::new(items);
     // others may take the next item while this one is worked on
-    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || items.locked().next();
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
@@ -85,10 +85,10 @@ pub fn explore(
     let total = Mutex::new(Total::default());
     each(jobs, first..first.saturating_add(seeds), |seed| {
         let report = run_one(Options { hostility, ..Options::of(seed, faults.clone()) });
-        total.lock().unwrap_or_else(PoisonError::into_inner).add(&report);
+        total.locked().add(&report);
         done(&report);
     });
-    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut total = std::mem::take(&mut *total.locked());
     total.failed.sort_by_key(|report| report.seed);
     total
 }

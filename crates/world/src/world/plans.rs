@@ -3,7 +3,7 @@
 mod policies;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use super::coverage::Coverage;
 use super::explore::{each, run};
 use super::faults::{FaultPlan, Faults};
-use super::scene::{Act, Scene, pod_object, pod_of};
+use super::scene::{Act, Scene, appwrapper, pod_object, pod_of};
 use super::{Options, RunReport, World};
+use crate::api::keys;
+use crate::locked::Locked;
 use crate::sim::Propagation;
 
 /// A story without chance but for the order of things, and how it must end.
@@ -97,23 +99,14 @@ const fn end(usual: &'static str, meanwhile: Meanwhile) -> Option<&'static str> 
 
 /// The AppWrapper of a scenario.
 fn wrapper(components: &[Value]) -> Value {
-    let period = |key: &str, text: &str| {
-        (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(text))
-    };
-    let annotations: serde_json::Map<String, Value> = [
-        period("failureGracePeriodDuration", "2s"),
-        period("retryPausePeriodDuration", "5s"),
-        period("retryLimit", "2"),
-        period("forcefulDeletionGracePeriodDuration", "20s"),
-        period("successTTLDuration", "300s"),
-    ]
-    .into_iter()
-    .collect();
-    json!({
-        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-        "metadata": {"name": "aw", "annotations": annotations},
-        "spec": {"components": components},
-    })
+    let annotations = json!({
+        keys::FAILURE_GRACE: "2s",
+        keys::RETRY_PAUSE: "5s",
+        keys::RETRY_LIMIT: "2",
+        keys::FORCEFUL_DELETION_GRACE: "20s",
+        keys::SUCCESS_TTL: "300s",
+    });
+    appwrapper("aw", &annotations, &json!({"components": components}), false)
 }
 
 fn scene(objects: Vec<Value>, meanwhile: Meanwhile) -> Scene {
@@ -203,10 +196,10 @@ pub fn exhaust_all(scenarios: &[Scenario], jobs: usize, done: &(dyn Fn() + Sync)
     let total = Mutex::new(Outcome::default());
     each(jobs, scenarios.iter(), |scenario| {
         let outcome = exhaust(scenario);
-        total.lock().unwrap_or_else(PoisonError::into_inner).merge(outcome);
+        total.locked().merge(outcome);
         done();
     });
-    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut total = std::mem::take(&mut *total.locked());
     total.wrong.sort();
     total
 }

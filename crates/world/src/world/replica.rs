@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::wire::{Call, Wire};
 use crate::act::events::Notice;
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
+use crate::locked::{Locked, RwLocked};
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::feed::{self, Concerned};
@@ -235,13 +236,13 @@ impl Replica {
         let wake = woken.clone();
         let time: Arc<dyn Clock> = clock.clone();
         let mut context = Context::new(client, time, config.clone(), move |key| {
-            wake.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
+            wake.locked().push(key.clone());
         });
         let judged = Arc::new(Mutex::new(vec![]));
         let list = judged.clone();
         context.witness = Some(Box::new(move |facts, decision| {
             let new = judge(facts, decision);
-            list.lock().unwrap_or_else(PoisonError::into_inner).extend(new);
+            list.locked().extend(new);
         }));
         let marks = nodes::marks(&config.autopilot);
         let stream = |topic, feed| Stream {
@@ -277,7 +278,7 @@ impl Replica {
 
     /// Its configuration file has changed.
     pub fn configure(&self, config: &Config) {
-        let mut own = self.context.config.write().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.context.config.write_locked();
         *own = Arc::new(config.clone());
     }
 
@@ -307,14 +308,14 @@ impl Replica {
 
     /// Takes in what the controller asked to be looked at.
     pub fn drain_woken(&mut self, at: Duration) {
-        let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
+        let woken = std::mem::take(&mut *self.woken.locked());
         self.push_all(woken, at);
     }
 
     /// Takes what was decided about failures since the last time.
     #[must_use]
     pub fn drain_judged(&self) -> Vec<Judged> {
-        std::mem::take(&mut *self.judged.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.judged.locked())
     }
 
     /// The AppWrapper as its watch has shown it.

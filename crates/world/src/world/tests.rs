@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use http::Request;
 use kube::client::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::Service;
 
 use super::actors::kueue::QUEUE;
 use super::actors::{Env, is_true, nodes};
 use super::checks::liveness::{self, EndScope};
-use super::checks::{Scope, safety};
+use super::checks::{Scope, safety, suspicion, usage};
 use super::explore::run_async;
 use super::faults::Faults;
-use super::oracle::{By, Oracle};
+use super::oracle::{By, Oracle, State};
 use super::replica::Told;
 use super::scene::{Act, Scene};
 use super::wire::Wire;
 use super::{LABEL, LateCall, NAMESPACE, Options, World, moment};
-use crate::sim::{Address, Deletion, Part};
+use crate::sim::{Address, Change, Deletion, Part};
 
 const API: &str = "workload.codeflare.dev/v1beta2";
 
@@ -196,6 +196,29 @@ fn a_node_that_returns_registers_with_its_status() {
     });
 }
 
+/// What a check is asked about a change of the AppWrapper by the controller.
+fn scope<'a>(
+    world: &'a World,
+    uid: &str,
+    change: &'a Change,
+    before: State,
+    elapsed: Duration,
+) -> Scope<'a> {
+    Scope {
+        store: &world.store,
+        oracle: &world.oracle,
+        change,
+        wrapper: &world.oracle.wrappers[uid],
+        before,
+        ours: true,
+        late: false,
+        elapsed,
+        prompt: true,
+        slack: Duration::ZERO,
+        dated_within: Duration::ZERO,
+    }
+}
+
 /// Whether it is said to be too early that an AppWrapper restarts: in which phase, for which reason, and how many seconds
 /// after its pod failed.
 fn is_too_early(phase: &str, reason: &str, waited: u64) -> bool {
@@ -217,19 +240,7 @@ fn is_too_early(phase: &str, reason: &str, waited: u64) -> bool {
     let change = world.store.history()[world.seen].clone();
     let elapsed = Duration::from_secs(10 + waited);
     let noted = world.oracle.note(&world.store, &change, By::default(), elapsed);
-    let scope = Scope {
-        store: &world.store,
-        oracle: &world.oracle,
-        change: &change,
-        wrapper: &world.oracle.wrappers[&uid],
-        before: noted.unwrap().1,
-        ours: true,
-        late: false,
-        elapsed,
-        prompt: true,
-        slack: Duration::ZERO,
-        dated_within: Duration::ZERO,
-    };
+    let scope = scope(&world, &uid, &change, noted.unwrap().1, elapsed);
     let sentence = "a failure takes effect only after its grace period";
     let check = safety::SAFETY.iter().find(|(_, known, _)| *known == sentence).unwrap().2;
     check(&scope).is_some()
@@ -247,6 +258,64 @@ fn a_failure_waits_for_its_grace_period_in_resuming_too() {
             ("Running", "InsufficientPodsReady", 59, true),
         ] {
             assert_eq!(is_too_early(phase, reason, waited), want, "{phase} {reason} {waited}");
+        }
+    });
+}
+
+/// The invariants of usage and suspicion that a status breaks in a cluster of so many nodes.
+fn broken_by(nodes: usize, status: &Value) -> String {
+    let (mut world, uid, address) = small_world();
+    for index in 0..nodes {
+        world.add_node(&format!("node-{index}"), 1);
+    }
+    note(&mut world, 0);
+    world.store.change(&address, Part::Status, |it| it["status"] = status.clone());
+    let change = world.store.history()[world.seen].clone();
+    let noted = world.oracle.note(&world.store, &change, By::default(), Duration::ZERO);
+    let scope = scope(&world, &uid, &change, noted.unwrap().1, Duration::ZERO);
+    let all = usage::USAGE.iter().chain(suspicion::SUSPICION);
+    let broken = all.filter(|(_, _, check)| check(&scope).is_some());
+    broken.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn the_ledger_is_checked_as_it_is_stored() {
+    run_async(async {
+        let begin = moment(Duration::ZERO).to_string();
+        let condition =
+            |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": begin});
+        let conditions = json!([condition("QuotaReserved"), condition("PodsReady")]);
+        for (seconds, of_attempt, want) in [
+            (json!({}), 0, ""),
+            (json!({"waiting": 5}), 0, "U1"),
+            (json!({"waiting": -5}), 0, "U1"),
+            (json!({"lost": 5, "idle": -5}), 0, "U2"),
+            (json!({"productive": -5, "idle": 5}), -5, "U2"),
+            (json!({}), 5, "U2"),
+        ] {
+            let usage = json!({"state": "productive", "since": begin, "seconds": seconds,
+                "attemptProductiveSeconds": of_attempt});
+            let status = json!({"phase": "Running", "conditions": conditions, "usage": usage});
+            assert_eq!(broken_by(0, &status), want, "{usage}");
+        }
+    });
+}
+
+#[test]
+fn more_suspect_nodes_than_a_twentieth_are_seen() {
+    run_async(async {
+        for (nodes, suspects, want) in [
+            (0, 1, ""),
+            (39, 1, ""),
+            (39, 2, "N1"),
+            (40, 2, ""),
+            (40, 3, "N1"),
+            (700, 32, ""),
+            (700, 33, "N1"),
+        ] {
+            let names: Vec<String> = (0..suspects).map(|index| format!("node-{index}")).collect();
+            let status = json!({"suspectNodes": {"effect": "Prefer", "hostnames": names}});
+            assert_eq!(broken_by(nodes, &status), want, "{suspects} of {nodes}");
         }
     });
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::Service;
 
+use crate::locked::Locked;
 use crate::sim::{Reply, reply};
 
 /// The calls of one process that nobody has taken yet.
@@ -49,14 +50,10 @@ impl fmt::Debug for Slot {
 }
 
 impl Wire {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Call>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The oldest call that nobody has taken.
     #[must_use]
     pub fn take(&self) -> Option<Call> {
-        self.lock().pop_front()
+        self.0.locked().pop_front()
     }
 }
 
@@ -90,7 +87,7 @@ impl Call {
     }
 
     fn settle(&self, answer: Result<Reply, kube::Error>) {
-        let mut slot = self.slot.lock();
+        let mut slot = self.slot.0.locked();
         slot.reply = Some(answer);
         if let Some(waker) = slot.waker.take() {
             waker.wake();
@@ -110,12 +107,6 @@ impl Call {
     }
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Answered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The answer to come.
 #[derive(Debug)]
 pub struct Waiting(Slot);
@@ -124,7 +115,7 @@ impl Future for Waiting {
     type Output = Result<Reply, kube::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut slot = self.0.lock();
+        let mut slot = self.0.0.locked();
         if let Some(reply) = slot.reply.take() {
             return Poll::Ready(reply);
         }
@@ -159,7 +150,7 @@ impl Service<Request<Body>> for Wire {
                 .unwrap_or_default(),
             slot: slot.clone(),
         };
-        self.lock().push_back(call);
+        self.0.locked().push_back(call);
         Waiting(slot)
     }
 }

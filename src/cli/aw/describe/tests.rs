@@ -119,7 +119,7 @@ fn a_failed_pod_is_described_with_its_exit_code_its_rule_and_what_comes_next() {
     ns/train: Running since 2026-01-01T00:00:05Z (25s ago), attempt 1, 1 restart
     queue       gpu: admitted
     components  Pod/p: exists; pods: 1 Failed
-    failure     pod p, container main, exit code 3, reason Error, node node-1; in attempt 1
+    failure     pod p, container main, exit code 3, reason Error, category application, node node-1; in attempt 1
                 CUDA error\u{1b}[2J
     next        Running (waits until 2026-01-01T00:01:20Z, in 50s)
                 why       FoundFailedPods: pod p on node node-1: container main exited with code 3 (Error): CUDA error\u{1b}[2J
@@ -146,7 +146,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     status["attempts"][1] = json!({
         "attempt": 1, "startedAt": at(5), "failedAt": at(20), "endedAt": at(26),
         "outcome": "Failed", "action": "Fail",
-        "rule": {"source": "podFailurePolicy", "name": "podFailurePolicyRule0", "index": 0},
+        "rule": {"source": "podFailurePolicy", "index": 0},
         "failure": {"component": "p", "pod": "p", "container": "main", "exitCode": 42,
                     "reason": "Error", "node": "node-1", "message": "bad input"},
     });
@@ -158,7 +158,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     components  Pod/p: does not exist
     failure     pod p, container main, exit code 42, reason Error, node node-1; in attempt 1, 66s ago
                 bad input
-    decision    Fail by podFailurePolicy/podFailurePolicyRule0
+    decision    Fail by rule 0 of podFailurePolicy
     next        Failed (final; to recreate it from its own spec: appwrapper retry train -n ns)
     ");
 }
@@ -180,7 +180,7 @@ fn what_no_limit_counts_and_the_count_rule_are_shown() {
     uncounted   2 of 100 uncounted restarts used
     ignored     3 failed pods, by podFailurePolicy
     failure     pod p, exit code 1, node node-2; in attempt 0, 28s ago
-    decision    Restart by retryLimit, counted by podFailurePolicy.rules[1], 0 of 3 restarts used before
+    decision    Restart by retryLimit (rule 1 of podFailurePolicy counts the failure), 0 of 3 restarts used before
     next        Running (pods running)
     ");
     let json = serde_json::to_value(&description).unwrap();
@@ -192,7 +192,8 @@ fn what_no_limit_counts_and_the_count_rule_are_shown() {
 
 #[test]
 fn what_is_new_has_no_components_yet_and_perhaps_no_controller() {
-    let lease = "kubectl -n appwrapper-system get pods,leases";
+    let lease =
+        "check whether a controller is running: kubectl -n appwrapper-system get pods,leases";
     for (phase, want) in
         [("", "not created yet"), ("Suspended", "not created yet"), ("Resuming", "does not exist")]
     {
@@ -340,9 +341,14 @@ fn components_say_why_they_are_not_there() {
             vec![],
             "an object of this name already exists and is owned by Job/x",
         ),
+        (
+            object(Owner::Stranger(String::new())),
+            vec![],
+            "an object of this name already exists, and no AppWrapper owns it",
+        ),
         (reports(failed, false), vec![], "failed: Deadline: late"),
         (reports(Outcome::Succeeded, false), vec![], "succeeded"),
-        (reports(Outcome::Active, true), vec![], "being deleted, waiting for foregroundDeletion"),
+        (reports(Outcome::Active, true), vec![], "being deleted, finalizers foregroundDeletion"),
     ] {
         assert_eq!(of(presence, pods), want);
     }

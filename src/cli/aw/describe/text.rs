@@ -50,7 +50,7 @@ pub(in crate::cli) fn said(
 
 /// What is not said of the next step: it stands above, with all that is known of it.
 fn rest(next: &Explanation) -> Explanation {
-    Explanation { failure: None, usage: None, ..next.clone() }
+    Explanation { record: None, usage: None, ..next.clone() }
 }
 
 /// What stands after what comes next.

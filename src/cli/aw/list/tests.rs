@@ -44,7 +44,7 @@ fn each_phase_says_what_it_waits_for() {
             json!({"phase": "Running", "conditions": [{"type": "PodsReady", "status": "False",
                 "reason": "InsufficientPodsReady", "message": "pod set a-0: 1 of 2 pods",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
-            "waiting for pods: pod set a-0: 1 of 2 pods",
+            "waiting for its pods: pod set a-0: 1 of 2 pods",
         ),
         (
             "",
@@ -191,7 +191,7 @@ fn a_manager_cluster_shows_the_state_in_the_worker_cluster() {
         ),
         (
             json!({"phase": "Running", "conditions": [few]}),
-            "waiting for pods in the worker cluster: 1 of 2 pods",
+            "waiting for its pods in the worker cluster: 1 of 2 pods",
         ),
         (json!({"phase": "Running", "conditions": [bad]}), "FoundFailedPods: Pod/p failed"),
         (json!({"phase": "Resetting"}), "waiting for its next attempt in the worker cluster"),

@@ -26,10 +26,9 @@ pub(super) async fn log(
     unread: Option<String>,
 ) -> Result<Log, Error> {
     let pod = failure.pod.clone().unwrap_or_default();
-    let no = |why: String| {
-        let place = format!("AppWrapper {}/{}", place.namespace, one.wrapper.name);
-        Err(Error::Negative(format!("{place}: the log of pod {pod} in attempt {attempt}: {why}")))
-    };
+    let wrapper = format!("AppWrapper {}/{}", place.namespace, one.wrapper.name);
+    let of = format!("{wrapper}: the log of pod {pod} (attempt {attempt})");
+    let no = |why: String| Err(Error::Negative(format!("{of}: {why}")));
     let Some(name) = failure.pod_uid.as_deref().and_then(config_map) else {
         return no("the status has no valid UID of the pod".to_owned());
     };
@@ -37,13 +36,7 @@ pub(super) async fn log(
     let seen = match get(&place.client, &resource, Some(&place.namespace), &name).await {
         Ok(seen) => seen,
         Err(error) if live::code(&error) == Some(404) => {
-            let unread = unread.map(|why| format!("it cannot be read, and was not kept: {why}"));
-            let deleted = || "the pod was deleted, and its log was not kept".to_owned();
-            return no(format!(
-                "{}; the controller keeps logs if failureLogs.enabled is set; if it could not read or store this \
-                 one, the controller's log says why",
-                unread.unwrap_or_else(deleted)
-            ));
+            return Err(Error::Negative(format!("{of}{}", not_kept(unread.as_deref()))));
         }
         Err(error) if live::code(&error) == Some(403) => return no(said(&error)),
         Err(error) => return Err(unanswered(&error)),
@@ -57,6 +50,18 @@ pub(super) async fn log(
         }
         None => no(format!("ConfigMap {name} does not belong to this AppWrapper")),
     }
+}
+
+/// That a log was not kept, and why it is not there.
+fn not_kept(unread: Option<&str>) -> String {
+    let why = unread.map_or_else(
+        || ": the pod was deleted, and its log was not kept".to_owned(),
+        |why| format!(" cannot be read, and was not kept: {why}"),
+    );
+    format!(
+        "{why}; the controller keeps logs if failureLogs.enabled is set; if it could not read or store this \
+         one, the controller's log says why"
+    )
 }
 
 /// Whether the log of this container is asked for.
@@ -91,6 +96,20 @@ mod tests {
         assert_eq!(text(&seen("u", "log"), "u"), want);
         assert_eq!(text(&seen("other", "log"), "u"), None);
         assert_eq!(text(&seen("u", "text"), "u"), None);
+    }
+
+    #[test]
+    fn a_log_that_was_not_kept_is_one_sentence() {
+        for (unread, want) in [
+            (
+                None,
+                "the log of pod p: the pod was deleted, and its log was not kept; the controller",
+            ),
+            (Some("no"), "the log of pod p cannot be read, and was not kept: no; the controller"),
+        ] {
+            let said = format!("the log of pod p{}", not_kept(unread));
+            assert!(said.starts_with(want), "{said}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::timeline::{Group, Row, Stage, Timeline};
 use crate::cli::explain::text::span;
-use crate::printable::{self, truncate_chars};
+use crate::printable;
 
 /// Width of a drawing, in its own units.
 const WIDTH: i64 = 780;
@@ -66,7 +66,7 @@ pub(super) fn drawing(timeline: &Timeline, title: &str) -> Drawing {
     pen.legend();
     for note in &timeline.notes {
         pen.y += 18;
-        pen.text(0, "muted", &truncate_chars(&printable::escape(note), TITLE_CHARS_MAX));
+        pen.text(0, "muted", &printable::truncated(note, TITLE_CHARS_MAX));
     }
     let label = format!("Timeline of {title}: {}", spoken(timeline));
     Drawing { width: WIDTH, height: pen.y + 12, label, shapes: pen.shapes }
@@ -109,7 +109,7 @@ impl Pen<'_> {
     }
 
     fn group(&mut self, group: &Group, height: i64) {
-        self.text(0, "title", &truncate_chars(&printable::escape(&group.title), TITLE_CHARS_MAX));
+        self.text(0, "title", &printable::truncated(&group.title, TITLE_CHARS_MAX));
         self.y += 10;
         for row in &group.rows {
             self.row(row, height);
@@ -127,10 +127,10 @@ impl Pen<'_> {
         let top = self.y;
         self.y = top + 14;
         let name = if row.failed { "name bad" } else { "name" };
-        self.text(8, name, &truncate_chars(&printable::escape(&row.name), NAME_CHARS_MAX));
+        self.text(8, name, &printable::truncated(&row.name, NAME_CHARS_MAX));
         if is_attempt {
             self.y = top + 28;
-            self.text(8, "muted", &truncate_chars(&printable::escape(&row.end), END_CHARS_MAX));
+            self.text(8, "muted", &printable::truncated(&row.end, END_CHARS_MAX));
         }
         let (y, thick) = if is_attempt { (top + 5, 20) } else { (top + 4, 12) };
         for span in &row.spans {
@@ -175,8 +175,7 @@ impl Pen<'_> {
         if let Some(deadline) = &self.timeline.deadline {
             let x = self.x(deadline.at);
             self.shapes.push(Shape::Line { x1: x, y1: top, x2: x, y2: bottom, class: "deadline" });
-            let text =
-                truncate_chars(&printable::escape(&deadline.what), TITLE_CHARS_MAX).into_owned();
+            let text = printable::truncated(&deadline.what, TITLE_CHARS_MAX);
             self.text(x, "axis end", &text);
         }
     }

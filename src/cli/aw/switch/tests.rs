@@ -175,7 +175,7 @@ fn what_kueue_keeps_without_a_queue_is_not_resumed() {
             assert!(why.ends_with("and would suspend it again"), "{why}");
             let label = "kubectl label appwrapper aw -n ns kueue.x-k8s.io/queue-name=QUEUE";
             assert!(remedy.contains(label), "{remedy}");
-            assert_eq!(plan, SuspendPlan::No(format!("is not resumed: {why}; {remedy}")));
+            assert_eq!(plan, SuspendPlan::No(format!("was not resumed: {why}; {remedy}")));
         } else {
             assert_eq!((plan, advised), (SuspendPlan::Annotation, None), "{queued:?}");
         }

@@ -218,7 +218,8 @@ fn pods(records: &[&PodRecord], room: usize, now: Timestamp) -> Vec<Vec<Span>> {
     };
     let more = counted - all.len();
     if more > 0 {
-        lines.push(vec![(format!("and {more} more pods"), Some(Colour::Dim))]);
+        let pods = if more == 1 { "pod" } else { "pods" };
+        lines.push(vec![(format!("and {more} more {pods}"), Some(Colour::Dim))]);
     }
     lines
 }
@@ -425,5 +426,7 @@ mod tests {
         }
         let lines = drawn(&pods, 3, (80, 24));
         assert!(lines.iter().any(|line| line == "and 987 more pods"), "{lines:?}");
+        let lines = drawn(&pods[..14], 3, (80, 24));
+        assert!(lines.iter().any(|line| line == "and 1 more pod"), "{lines:?}");
     }
 }

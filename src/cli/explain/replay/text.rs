@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Judged, Replay};
 use crate::api::{RuleRef, RuleSource};
 use crate::cli::term::{Colour, Page, Row, table};
-use crate::decide::policy::short;
+use crate::decide::policy::{counted_by, decider};
 use crate::tuning::Period;
 
 /// Titles of the table.
@@ -90,6 +90,75 @@ fn row(judged: &Judged) -> Vec<String> {
 
 /// `Restart (infra/oom)`: the action, and its rule.
 fn decision(action: &str, rule: Option<&RuleRef>) -> String {
-    let place = rule.map(|rule| short(rule).replace(&format!("{} ", RuleSource::RetryPolicy), ""));
-    place.map_or_else(|| action.to_owned(), |place| format!("{action} ({place})"))
+    rule.map_or_else(|| action.to_owned(), |rule| format!("{action} ({})", short(rule)))
+}
+
+/// A rule in a column, which has no room for its [`decider`]: `infra/oom`, `failurePolicy/maintenance`, `retryLimit`; of a
+/// limit, the rule that it is asked for.
+fn short(rule: &RuleRef) -> String {
+    use RuleSource::{FailurePolicy, PodFailurePolicy, StopWhen};
+
+    if rule.source == StopWhen {
+        return decider(rule);
+    }
+    let is_counted = counted_by(rule).is_some();
+    let index = rule.index.filter(|_| !is_counted);
+    let place = match (&rule.policy, &rule.name, index) {
+        (Some(policy), Some(name), _) => Some(format!("{policy}/{name}")),
+        (Some(policy), None, _) => Some(format!("{policy}, by default")),
+        (None, Some(name), _) => Some(format!("{FailurePolicy}/{name}")),
+        (None, None, Some(index)) => Some(format!("{PodFailurePolicy}.rules[{index}]")),
+        (None, None, None) => None,
+    };
+    let mut text = match place {
+        Some(place) if rule.source.is_limit() => format!("{} of {place}", rule.source),
+        Some(place) => place,
+        None => rule.source.to_string(),
+    };
+    if rule.overrides {
+        text += " (override)";
+    }
+    if let (true, Some(index)) = (is_counted, rule.index) {
+        text += &format!(", counted by {PodFailurePolicy}.rules[{index}]");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_has_a_short_form() {
+        use RuleSource::{
+            FailurePolicy, PodFailurePolicy, RetryLimit, RetryPolicy, StopWhen, UncountedLimit,
+        };
+        let infra = Some("infra");
+        for (source, policy, name, index, want) in [
+            (RetryPolicy, infra, Some("oom"), Some(1), "infra/oom"),
+            (RetryPolicy, infra, None, None, "infra, by default"),
+            (
+                RetryPolicy,
+                infra,
+                None,
+                Some(0),
+                "infra, by default, counted by podFailurePolicy.rules[0]",
+            ),
+            (PodFailurePolicy, None, None, Some(0), "podFailurePolicy.rules[0]"),
+            (FailurePolicy, None, Some("again"), Some(1), "failurePolicy/again"),
+            (StopWhen, infra, None, None, "stopWhen of RetryPolicy infra"),
+            (RetryLimit, None, None, None, "retryLimit"),
+            (RetryLimit, None, None, Some(0), "retryLimit, counted by podFailurePolicy.rules[0]"),
+            (RetryLimit, infra, Some("oom"), Some(1), "retryLimit of infra/oom"),
+            (UncountedLimit, None, Some("again"), Some(1), "uncountedLimit of failurePolicy/again"),
+            (UncountedLimit, None, None, Some(2), "uncountedLimit of podFailurePolicy.rules[2]"),
+        ] {
+            let (policy, name) = (policy.map(str::to_owned), name.map(str::to_owned));
+            let rule = RuleRef { policy, name, index, ..RuleRef::plain(source) };
+            assert_eq!(short(&rule), want);
+        }
+        let (policy, name) = (Some("infra".to_owned()), Some("never".to_owned()));
+        let by = RuleRef { policy, name, overrides: true, ..RuleRef::plain(RetryPolicy) };
+        assert_eq!(short(&by), "infra/never (override)");
+    }
 }

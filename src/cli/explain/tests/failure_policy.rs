@@ -307,6 +307,6 @@ fn uncounted_restarts_end_at_their_limit() {
     let (said, named, message) = text(2);
     assert_eq!(said, r#"Fail R {"limit":2,"used":2}"#);
     assert_eq!(named, parsed("uncountedLimit"));
-    let end = "; limit of uncounted restarts reached for rule free of failurePolicy (2 of 2 restarts used)";
+    let end = "; limit of uncounted restarts reached for rule free of failurePolicy (2 of 2 uncounted restarts used)";
     assert!(message.ends_with(end), "{message}");
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{at, explain, explain_with, job, job_that_is, line, pod, tuned, with, wrapper};
+use super::super::{answer, text};
+use super::{at, explain, explain_with, inputs, job, job_that_is, line, pod, tuned, with, wrapper};
 
 const FIELDS: [&str; 8] = [
     "/nextPhase",
@@ -133,6 +134,25 @@ fn the_first_cause_is_named() {
         "exitCode": 137, "reason": "OOMKilled", "category": "oom"});
     assert_eq!(answer["failure"], want);
     assert_eq!(answer["reason"], "FailedComponent");
+}
+
+#[test]
+fn a_signal_is_told_with_the_rest_of_the_cause() {
+    let ended = "/status/containerStatuses/0/state/terminated/signal";
+    let objects = [
+        wrapper("Running"),
+        job_that_is("Failed", "BackoffLimitExceeded"),
+        with(pod("w-0", "Failed", 139), ended, json!(11)),
+    ];
+    let (inputs, config) = inputs("{}", &objects, 30);
+    let now = at(30).parse().expect("a moment");
+    let said = answer::explain(&inputs, &config, now);
+    let lines = text::details(&said, now);
+    let want = "  failure   component work, pod w-0, container main, exit code 139, signal 11, \
+                reason Error, category application, node node-1";
+    assert!(lines.iter().any(|line| line == want), "{lines:?}");
+    let json = serde_json::to_value(&said).expect("JSON");
+    assert_eq!(json["failure"]["signal"], 11);
 }
 
 #[test]

@@ -148,11 +148,16 @@ fn what_would_have_come_after_a_failure_that_is_none_now_is_not_known() {
     assert_eq!(lines(&answer)[2], "Fail Restart retryLimit null 2 7 90 true");
     assert_eq!(
         answer["outcome"],
-        "1 of 3 failures are decided differently; does not fail at attempt 2: what follows is \
+        "1 of 3 failures is decided differently; does not fail at attempt 2: what follows is \
          unknown"
     );
     let off = replayed_with("{retryPolicy: {globalMaxRetries: 0}}", three());
     assert_eq!(lines(&off)[0], "Restart Fail killSwitch null 0 0 null true");
+    assert_eq!(
+        off["outcome"],
+        "all 3 failures are decided differently; fails at attempt 0: the 2 failures after it would \
+         not have happened"
+    );
 }
 
 #[test]
@@ -421,6 +426,14 @@ fn what_depends_on_more_than_is_recorded_is_unknown() {
     assert_eq!(line(&answer["attempts"][0], &fields), "RecreateComponent false true");
     let want = "it is unknown whether the only failure is decided differently; does not fail";
     assert_eq!(answer["outcome"], want);
+    let mut twice = with(wrapper.clone(), "/status/resettingCount", json!(2));
+    let attempts = twice["status"]["attempts"].as_array_mut().expect("a list");
+    let second = with(attempts[0].clone(), "/attempt", json!(1));
+    attempts.push(second);
+    assert_eq!(
+        replayed(twice)["outcome"],
+        "0 of 2 failures are decided differently; for 2, this is unknown; does not fail"
+    );
     let (inputs, config) = inputs("{}", &[wrapper], 0);
     let answer = replay::answer(&inputs, &config, at(0).parse().expect("a moment"));
     let page = replay::text(&answer, false).to_string();

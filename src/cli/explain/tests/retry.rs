@@ -214,6 +214,16 @@ fn a_policy_that_is_missing_is_named_and_the_others_hold() {
 }
 
 #[test]
+fn a_rule_has_the_name_in_the_text_that_events_give_it() {
+    let objects = failed(own("infra"), ended("exitCode", json!(42)), vec![policy("infra", INFRA)]);
+    let (inputs, config) = inputs("{}", &objects, 22);
+    let now = at(22).parse().expect("a moment");
+    let lines = text::details(&answer::explain(&inputs, &config, now), now);
+    let want = "  by        rule rule1 of RetryPolicy infra".to_owned();
+    assert!(lines.contains(&want), "{lines:?}");
+}
+
+#[test]
 fn the_default_policy_holds_where_none_is_attached() {
     let settings = "{retryPolicy: {defaultPolicyName: infra}}";
     let objects = |wrapper| {

@@ -9,6 +9,9 @@ const key = (namespace, name) => `${namespace}/${name}`;
 /** Counted restarts; the uncounted ones behind them, where there are any. */
 export const counted = (row) => (row.uncountedRestarts ? `${row.restarts} (+${row.uncountedRestarts})` : row.restarts);
 
+/** How many AppWrappers are shown, of how many. */
+export const total = (shown, all) => `${shown === all ? "" : `${shown} of `}${all} AppWrapper${all === 1 ? "" : "s"}`;
+
 export class List {
   #rows = new Map();
   #shown = [];
@@ -103,8 +106,7 @@ export class List {
       if (sort === "failed" && rank(a) !== rank(b)) return rank(a) - rank(b);
       return byName(a, b);
     });
-    const all = rows.length === this.#shown.length ? "" : ` of ${rows.length}`;
-    const count = `${this.#shown.length}${all} AppWrappers`;
+    const count = total(this.#shown.length, rows.length);
     if (byId("count").textContent !== count) byId("count").textContent = count;
     byId("table").setAttribute("aria-rowcount", this.#shown.length + 1);
     this.canvas.style.height = `${this.#shown.length * HEIGHT}px`;

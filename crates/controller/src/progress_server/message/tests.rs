@@ -167,3 +167,14 @@ fn a_message_without_status_says_nothing_else() {
         assert_eq!(said, Err(want.to_owned()));
     }
 }
+
+#[test]
+fn a_long_value_is_quoted_with_a_mark_where_it_is_cut() {
+    for (chars, want) in [(64, "x".repeat(64)), (65, "x".repeat(63) + "…")] {
+        let said = said(&json!({"progressPercentage": "x".repeat(chars)}));
+        let want = format!(
+            "trainerStatus.progressPercentage: Invalid value: \"{want}\": must be a whole number from 0 to 100"
+        );
+        assert_eq!(said, Err(want), "{chars}");
+    }
+}

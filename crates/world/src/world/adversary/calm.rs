@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::api::keys;
 use crate::world::rng::Rng;
-use crate::world::scene::{Act, Scene, paths, pod_object, pod_of, pods_in};
+use crate::world::scene::{Act, Scene, appwrapper, paths, pod_object, pod_of, pods_in};
 
 /// Annotations of the pods of a life.
 const LIVES: [&[(&str, &str)]; 5] = [
@@ -51,30 +52,18 @@ fn wrapper(rng: &mut Rng, name: &str, queued: bool) -> (Value, bool) {
         json!({"template": template, "podSets": sets})
     };
     let components: Vec<Value> = templates.iter().map(component).collect();
-    let period = |key: &str, text: &str| {
-        (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(text))
-    };
-    let annotations: serde_json::Map<String, Value> = [
-        period("admissionGracePeriodDuration", "20s"),
-        period("warmupGracePeriodDuration", "20s"),
-        period("failureGracePeriodDuration", "2s"),
-        period("retryPausePeriodDuration", "5s"),
-        period("retryLimit", "2"),
-        period("forcefulDeletionGracePeriodDuration", "60s"),
-        period("successTTLDuration", "300s"),
-    ]
-    .into_iter()
-    .collect();
-    let mut wrapper = json!({
-        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"suspend": queued, "components": components,
-            "requester": {"username": "alice", "groups": ["system:authenticated"]}},
+    let annotations = json!({
+        keys::ADMISSION_GRACE: "20s",
+        keys::WARMUP_GRACE: "20s",
+        keys::FAILURE_GRACE: "2s",
+        keys::RETRY_PAUSE: "5s",
+        keys::RETRY_LIMIT: "2",
+        keys::FORCEFUL_DELETION_GRACE: "60s",
+        keys::SUCCESS_TTL: "300s",
     });
-    if queued {
-        wrapper["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"});
-    }
-    (wrapper, endless)
+    let spec = json!({"suspend": queued, "components": components,
+        "requester": {"username": "alice", "groups": ["system:authenticated"]}});
+    (appwrapper(name, &annotations, &spec, queued), endless)
 }
 
 /// A scene with victims, and with room and quota for everybody.

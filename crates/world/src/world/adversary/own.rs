@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::world::actors::kueue::QUEUE;
+use crate::api::keys;
 use crate::world::rng::Rng;
-use crate::world::scene::paths;
+use crate::world::scene::{appwrapper, paths};
 
 /// Who the adversary is.
 pub(super) const USER: &str = "mallory";
@@ -53,28 +53,21 @@ pub(super) fn wrapper(rng: &mut Rng, name: &str, queued: bool) -> Value {
         json!({"template": template, "podSets": sets})
     };
     let components: Vec<Value> = templates.iter().map(component).collect();
-    let prefix = "workload.codeflare.dev.appwrapper/";
-    let mut annotations = json!({});
-    let mut period = |key: &str, seconds: u64| {
-        annotations[format!("{prefix}{key}Duration")] = format!("{seconds}s").into();
-    };
-    period("forcefulDeletionGracePeriod", 20);
-    period("failureGracePeriod", *rng.pick(&[0, 5]));
-    period("retryPausePeriod", *rng.pick(&[0, 0, 5]));
-    let mut wrapper = json!({
-        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"suspend": queued, "components": components,
-            "requester": {"username": USER, "groups": ["system:authenticated"]}},
+    let failure_grace = *rng.pick(&["0s", "5s"]);
+    let retry_pause = *rng.pick(&["0s", "0s", "5s"]);
+    let annotations = json!({
+        keys::FORCEFUL_DELETION_GRACE: "20s",
+        keys::FAILURE_GRACE: failure_grace,
+        keys::RETRY_PAUSE: retry_pause,
     });
+    let spec = json!({"suspend": queued, "components": components,
+        "requester": {"username": USER, "groups": ["system:authenticated"]}});
+    let mut wrapper = appwrapper(name, &annotations, &spec, queued);
     if rng.one_in(2) {
         // every failure is ignored: restarts are not counted
         let codes = json!({"operator": "In", "values": [3, 42]});
         wrapper["spec"]["podFailurePolicy"] =
             json!({"rules": [{"action": "Ignore", "onExitCodes": codes}]});
-    }
-    if queued {
-        wrapper["metadata"]["labels"] = json!({QUEUE: "lq"});
     }
     wrapper
 }

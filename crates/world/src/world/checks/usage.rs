@@ -6,8 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{Check, Invariant, Scope};
-use crate::api::{Usage, UsageState};
-use crate::decide::usage::{seconds_at, total, unsettled};
+use crate::api::{Usage, UsageSeconds, UsageState};
 use crate::world::moment;
 
 /// The invariants of the ledger.
@@ -23,6 +22,25 @@ pub const USAGE: &[Invariant<Check>] = &[
 
 fn usage(scope: &Scope<'_>) -> Option<Usage> {
     Usage::deserialize(&scope.change.object.value["status"]["usage"]).ok()
+}
+
+/// Seconds of the open state at a moment. The ledger is read as it is stored: the controller's own reader puts right
+/// what cannot be.
+fn open(usage: &Usage, now: Timestamp) -> i64 {
+    let since = usage.since.as_ref().filter(|_| usage.state.is_some());
+    since.map_or(0, |since| now.as_second() - since.0.as_second())
+}
+
+/// Seconds of all states.
+fn total(usage: &Usage, now: Timestamp) -> i64 {
+    let UsageSeconds { waiting, starting, productive, lost, teardown, pause, idle } = usage.seconds;
+    waiting + starting + productive + lost + teardown + pause + idle + open(usage, now)
+}
+
+/// Productive seconds.
+fn productive(usage: &Usage, now: Timestamp) -> i64 {
+    let is_open = usage.state == Some(UsageState::Productive);
+    usage.seconds.productive + if is_open { open(usage, now) } else { 0 }
 }
 
 /// A moment after all that was written: a clock may be ahead.
@@ -46,19 +64,20 @@ fn adds_up(scope: &Scope<'_>) -> Option<String> {
     let Some(usage) = usage(scope) else {
         return (held != 0).then(|| format!("no ledger after {held} s"));
     };
-    let sum = total(&seconds_at(&usage, now));
+    let sum = total(&usage, now);
     let wrong = (sum - held).abs() > tolerance(scope);
     wrong.then(|| format!("{} s too many in {usage:?}", sum - held))
 }
 
 fn lost_with_a_failure(scope: &Scope<'_>) -> Option<String> {
     let (usage, now, ledger) = (usage(scope)?, after_all(scope), &scope.wrapper.ledger);
-    let (seconds, tolerance) = (seconds_at(&usage, now), tolerance(scope));
+    let (seconds, tolerance) = (&usage.seconds, tolerance(scope));
     let (ready, lost) = (ledger.ready(now), ledger.lost());
+    let productive = productive(&usage, now);
     let wrong = seconds.lost < lost.start() - tolerance
         || seconds.lost > lost.end() + tolerance
-        || (seconds.productive + seconds.lost - ready).abs() > tolerance
-        || unsettled(&usage, now) > seconds.productive;
+        || (productive + seconds.lost - ready).abs() > tolerance
+        || usage.attempt_productive_seconds > seconds.productive;
     wrong.then(|| format!("{ready} ready, {lost:?} of it lost, in {usage:?} {now}"))
 }
 

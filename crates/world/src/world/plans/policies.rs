@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{MEANWHILE, Meanwhile, Scenario, component, end, scene, wrapper};
+use crate::api::keys;
+use crate::world::actors::kueue::QUEUE;
 
 /// A pod that fails once, whichever attempt it is of.
 const ONCE: &[(&str, &str)] = &[("run-for", "5s"), ("fail-first", "1"), ("exit-code", "42")];
@@ -133,15 +135,14 @@ fn scenario(story: &Story, suffix: &str, meanwhile: Meanwhile) -> Scenario {
     }
     if story.queued {
         wrapper["spec"]["suspend"] = true.into();
-        wrapper["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"});
+        wrapper["metadata"]["labels"] = json!({QUEUE: "lq"});
         for one in wrapper["spec"]["components"].as_array_mut().into_iter().flatten() {
             one["podSets"] = json!([{"replicas": 1, "path": "template.spec.template"}]);
         }
     }
     let mut objects = vec![];
     if let Some(policy) = &story.retry {
-        let key = "workload.codeflare.dev.appwrapper/retryPolicies";
-        wrapper["metadata"]["annotations"][key] = "policy".into();
+        wrapper["metadata"]["annotations"][keys::RETRY_POLICIES] = "policy".into();
         objects
             .push(json!({"apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
             "metadata": {"name": "policy"}, "spec": policy}));

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{PREFIX, paths, pods_in};
+use super::{PREFIX, appwrapper, paths, pods_in};
 use crate::world::actors::kubelet::Temper;
+use crate::world::actors::kueue::PRIORITY;
 use crate::world::faults::{Fault, Faults};
 use crate::world::rng::Rng;
 
@@ -60,16 +61,12 @@ impl Author<'_> {
                 json!({"template": template, "podSets": sets})
             })
             .collect();
-        let mut wrapper = json!({
-            "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-            "metadata": {"name": name, "annotations": self.annotations()},
-            "spec": {"suspend": queued || self.rng.one_in(8), "components": components},
-        });
+        let annotations = self.annotations();
+        let spec = json!({"suspend": queued || self.rng.one_in(8), "components": components});
+        let mut wrapper = appwrapper(name, &annotations, &spec, queued);
         if queued {
-            wrapper["metadata"]["labels"] = json!({
-                "kueue.x-k8s.io/queue-name": "lq",
-                "kueue.x-k8s.io/priority-class": self.rng.between(0, 2).to_string(),
-            });
+            let priority = self.rng.between(0, 2).to_string();
+            wrapper["metadata"]["labels"][PRIORITY] = priority.into();
         }
         wrapper
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::actors::kubelet::Temper;
+use super::actors::kueue::QUEUE;
 use super::faults::Faults;
 use super::rng::Rng;
 
@@ -92,6 +93,19 @@ impl Scene {
         scene.temper = author.temper();
         scene
     }
+}
+
+/// An AppWrapper; one that is queued waits in the LocalQueue of the world.
+pub(super) fn appwrapper(name: &str, annotations: &Value, spec: &Value, queued: bool) -> Value {
+    let mut wrapper = json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": spec,
+    });
+    if queued {
+        wrapper["metadata"]["labels"] = json!({QUEUE: "lq"});
+    }
+    wrapper
 }
 
 /// A pod template with the annotations of a life.
