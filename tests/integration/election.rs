@@ -15,6 +15,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Client, Error};
 use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 
 const TIMES: Times = Times {
@@ -265,6 +267,31 @@ fn manual() -> Arc<ManualClock> {
 async fn waits(candidate: &mut Election) {
     let won = tokio::time::timeout(TIMES.look_every * 10, candidate.won()).await;
     assert!(won.is_err(), "it has taken the Lease");
+}
+
+/// It reads the Lease all the same, and so knows for how long that has stood still.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_not_ready_leaves_the_lease_to_another() {
+    let (cluster, clock) = (Cluster::new().await, manual());
+    let (listed, ready) = watch::channel(false);
+    let mut first = cluster.candidate_by("a", &Wire::default(), clock.clone()).once(ready);
+    let mut second = cluster.candidate_by("b", &Wire::default(), clock.clone());
+    waits(&mut first).await;
+    second.won().await;
+    assert_eq!(cluster.holder().await, "b");
+    waits(&mut first).await;
+    clock.advance(TIMES.lease); // nobody renews
+    waits(&mut first).await;
+    let lists = async {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        listed.send_replace(true);
+    };
+    let begun = Instant::now();
+    tokio::join!(first.won(), lists);
+    assert!(begun.elapsed() < TIMES.look_every, "it takes the Lease at once");
+    assert_eq!(cluster.holder().await, "a");
 }
 
 /// The machine stands still for longer than the Lease lasts, between two renewals or during one, and its

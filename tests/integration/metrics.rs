@@ -236,6 +236,8 @@ fn the_text_of_an_alert_holds_whenever_it_fires() {
     }
     for (alert, field, want) in [
         ("AppWrapperCertificateExpiring", "summary", "has {{ $value | humanizeDuration }} left"),
+        ("AppWrapperNoLeader", "description", "none is ready"),
+        ("AppWrapperCertificateExpiring", "description", "certificates of webhook.certDir"),
         ("AppWrapperCertificateExpiring", "description", "Once it has expired"),
         ("AppWrapperStuckPods", "description", "Unhealthy with reason StuckTerminating"),
         ("AppWrapperStuckPods", "description", "may still run"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::cluster;
 use super::worker::{Stop, Worker};
@@ -22,12 +22,14 @@ pub(super) struct Lease {
     pub(super) worker: Worker,
     /// Whether this replica leads, for the fence.
     pub(super) leadership: Leadership,
+    /// Becomes true once the caches are listed.
+    ready: watch::Sender<bool>,
     /// When a call for the Lease last failed before it was won.
     won: oneshot::Receiver<Option<Timestamp>>,
 }
 
 impl Lease {
-    /// Begins to ask for the Lease, over a connection of its own.
+    /// Begins to watch the Lease, over a connection of its own; it is taken once [`lead`] finds the controller ready.
     pub(super) fn start(
         connection: kube::Config,
         metrics: &Metrics,
@@ -40,14 +42,15 @@ impl Lease {
             cluster::counted(connection, metrics)?
         };
         let candidate = candidate(&client, config);
-        let election = Election::new(client, clock, candidate);
+        let (ready, is_ready) = watch::channel(false);
+        let election = Election::new(client, clock, candidate).once(is_ready);
         let leadership = election.leadership();
         let (won, leads) = oneshot::channel();
         let worker = Worker::start("lease", runtime, async |stop| {
             hold(election, won, stop).await;
             Ok(())
         })?;
-        Ok(Self { worker, leadership, won: leads })
+        Ok(Self { worker, leadership, ready, won: leads })
     }
 }
 
@@ -73,9 +76,13 @@ pub(super) async fn lead(
     lease: Lease,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let Lease { worker, leadership: _, won } = lease;
+    let Lease { worker, leadership: _, ready, won } = lease;
     let context = controller.context.clone();
+    let mut listed = controller.ready();
     let leads = async {
+        if listed.wait_for(|listed| *listed).await.is_ok() {
+            ready.send_replace(true);
+        }
         let Ok(failed_at) = won.await else {
             return std::future::pending().await; // it has ended, and so does the process
         };

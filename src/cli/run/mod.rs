@@ -129,6 +129,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let ended = tokio::select! {
         ended = working => ended,
         ended = worker::any_ended(workers) => Err(ended),
+        failed = worker::any_failed(&mut background) => Err(failed),
         never = heartbeat.keep() => never,
     };
     drop(background);

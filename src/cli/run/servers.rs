@@ -9,8 +9,9 @@ use futures::future::try_join_all;
 use kube::Client;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::worker::{Stop, Worker, stop_all};
+use super::worker::{Stop, Worker, any_failed, stop_all};
 use super::{Error, cluster};
 use crate::certificate::{self, CertificateNames, Lifetimes, Name, PROGRESS_SERVICE, Renewer};
 use crate::clock::Clock;
@@ -121,17 +122,21 @@ impl ProgressParts {
         let Self { client, context, listener, url } = self;
         let (clock, metrics) = (context.clock.clone(), context.metrics.clone());
         let current = Arc::new(Current::new());
-        keep_for_pods(&client, &context, &current, url);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(keeper_for_pods(&client, &context, &current, url).run());
         let desk = progress_server::Desk::new(client, clock, metrics);
         let router = desk.router();
         let writes = desk.clone();
-        let writing = tokio::spawn(async move { writes.write().await });
+        tasks.spawn(async move { writes.write().await });
         let listener = listening(listener)?;
-        tls::serve(listener, router, current, None, progress_server::limits(), stopped).await;
+        let limits = progress_server::limits();
+        let ended = tokio::select! {
+            () = tls::serve(listener, router, current, None, limits, stopped) => Ok(()),
+            failed = any_failed(&mut tasks) => Err(failed),
+        };
         // pods do not send again what was accepted
         let _in_time = tokio::time::timeout(FLUSHED_WITHIN, desk.flush()).await;
-        writing.abort();
-        Ok(())
+        ended
     }
 }
 
@@ -140,13 +145,17 @@ impl Parts {
         let Self { client, context, config, webhook, metrics, valid, clients } = self;
         let clock = context.clock.clone();
         let current = Arc::new(Current::new());
-        keep(&client, &clock, &config, &current);
-        tokio::spawn(tell(current.validity(), context.clone(), valid));
+        let mut tasks = JoinSet::new();
+        keep(&mut tasks, &client, &clock, &config, &current);
+        tasks.spawn(tell(current.validity(), context.clone(), valid));
         let mut serving = vec![];
         if let Some(listener) = webhook {
-            let router = router(Arc::new(admission(&client, &context, clock.clone())));
+            let own_account = Arc::new(OnceLock::new());
+            tasks.spawn(learn(client.clone(), own_account.clone()));
+            let admission = admission(&client, &context, clock.clone(), own_account);
+            let router = router(Arc::new(admission));
             let clients = config.webhook.client_ca_file.map(|file| {
-                tokio::spawn(certificate::client_authorities(file, clients.clone()));
+                tasks.spawn(certificate::client_authorities(file, clients.clone()));
                 clients
             });
             serving.push((listener, router, current.clone(), clients, Limits::default()));
@@ -161,36 +170,45 @@ impl Parts {
                 let listener = listening(listener)?;
                 let stopped = stopped.clone();
                 tls::serve(listener, router, current, clients, limits, stopped).await;
-                Ok(())
+                Ok::<_, Error>(())
             });
-        try_join_all(serving).await.map(drop)
+        tokio::select! {
+            served = try_join_all(serving) => served.map(drop),
+            failed = any_failed(&mut tasks) => Err(failed),
+        }
     }
 }
 
-/// Keeps the certificate.
-fn keep(client: &Client, clock: &Arc<dyn Clock>, config: &Config, current: &Arc<Current>) {
+/// Keeps the certificate, as one of the tasks.
+fn keep(
+    tasks: &mut JoinSet<()>,
+    client: &Client,
+    clock: &Arc<dyn Clock>,
+    config: &Config,
+    current: &Arc<Current>,
+) {
     if let Some(directory) = config.webhook.cert_dir.clone() {
-        tokio::spawn(certificate::files(directory, current.clone()));
+        tasks.spawn(certificate::files(directory, current.clone()));
     } else {
         let names = CertificateNames::of(client.default_namespace());
-        tokio::spawn(Renewer::new(client, clock.clone(), current.clone(), names).run());
+        tasks.spawn(Renewer::new(client, clock.clone(), current.clone(), names).run());
     }
 }
 
-/// Keeps the certificate of the progress server, and tells where pods reach it.
-fn keep_for_pods(
+/// What keeps the certificate of the progress server, and tells where pods reach it.
+fn keeper_for_pods(
     client: &Client,
     context: &Arc<Context>,
     current: &Arc<Current>,
     url: Option<ServerUrl>,
-) {
+) -> Renewer {
     let namespace = client.default_namespace();
     let name = url.as_ref().and_then(|url| Name::parse(url.host()));
     let by_service = || format!("https://{PROGRESS_SERVICE}.{namespace}.svc");
     let url = url.map_or_else(by_service, |url| url.to_string());
     let (told, served) = (context.clone(), current.clone());
     let names = CertificateNames::progress(namespace);
-    let renewer = Renewer::new(client, context.clock.clone(), current.clone(), names)
+    Renewer::new(client, context.clock.clone(), current.clone(), names)
         .with_lifetimes(Lifetimes::of_pods())
         .with_name(name)
         .telling(move |ca| {
@@ -202,8 +220,7 @@ fn keep_for_pods(
             }
             let endpoint = ProgressEndpoint { url: url.clone(), ca: ca.to_owned() };
             told.progress.set(Serving::At(Arc::new(endpoint)), told.clock.now());
-        });
-    tokio::spawn(renewer.run());
+        })
 }
 
 /// Tells whether the certificate is valid now, and when it expires.
@@ -232,9 +249,12 @@ async fn tell(
     }
 }
 
-fn admission(client: &Client, context: &Arc<Context>, clock: Arc<dyn Clock>) -> Admission {
-    let own_account = Arc::new(OnceLock::new());
-    tokio::spawn(learn(client.clone(), own_account.clone()));
+fn admission(
+    client: &Client,
+    context: &Arc<Context>,
+    clock: Arc<dyn Clock>,
+    own_account: Arc<OnceLock<String>>,
+) -> Admission {
     let (settings, kueue) = (context.clone(), context.clone());
     Admission {
         config: Box::new(move || settings.config()),

@@ -57,6 +57,7 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     let ended = tokio::select! {
         () = controller.run(stop) => Ok(()),
         ended = worker::any_ended([&health]) => Err(ended),
+        failed = worker::any_failed(&mut background) => Err(failed),
         never = heartbeat.keep() => never,
     };
     drop(background);

@@ -9,6 +9,7 @@ use futures::future::{Shared, select_all};
 use futures::{FutureExt, TryFutureExt};
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 
 use super::Error;
 use crate::clock::Clock;
@@ -96,6 +97,17 @@ pub(super) async fn any_ended(workers: impl IntoIterator<Item = &Worker>) -> Err
     select_all(workers.into_iter().map(|worker| worker.ended().boxed())).await.0
 }
 
+/// Waits until the first of several tasks has panicked; one that returns has done its work.
+pub(super) async fn any_failed(tasks: &mut JoinSet<()>) -> Error {
+    loop {
+        match tasks.join_next().await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Error::System(format!("a background task failed: {error}")),
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Shows that a thread goes on.
 #[derive(Clone, Debug)]
 pub(super) struct Heartbeat {
@@ -156,12 +168,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_ends_is_noticed_however_it_ends() {
-        for how in ["returns", "fails", "panics"] {
+        for how in ["returns", "fails", "panics", "one of its tasks panics"] {
             let worker =
                 Worker::start("w", crate::cli::runtime().unwrap(), async move |_| match how {
                     "returns" => Ok(()),
                     "fails" => Err(Error::Usage("no".to_owned())),
-                    _ => panic!("on purpose"),
+                    "panics" => panic!("on purpose"),
+                    _ => {
+                        let mut tasks = JoinSet::new();
+                        tasks.spawn(std::future::ready(())); // it has done its work
+                        tasks.spawn(async move { assert!(how.is_empty(), "on purpose") });
+                        Err(any_failed(&mut tasks).await)
+                    }
                 });
             let worker = worker.unwrap();
             let ended = any_ended([&worker]).await.to_string();

@@ -276,23 +276,28 @@ mod tests {
 
     proptest! {
         /// A leader's renewal leaves at `sent` and is applied later; a candidate's read of it ends later
-        /// still. Whatever the Lease says, the candidate takes it only when the leader has ended.
+        /// still. Whatever the Lease says, the candidate takes it only when the leader has ended. The Lease of a
+        /// leader that was started with another duration says so, up to ten times ours.
         #[test]
         fn two_never_lead_at_a_time(
             sent in 0..10_000_u64, on_its_way in 0..60_000_u64, reading in 0..60_000_u64,
             looks in prop::collection::vec((0..5_000_u64, 0..20_000_u64), 1..20),
-            lasts in any::<i32>(),
+            (lasts, lease_of_leader) in prop_oneof![
+                any::<i32>().prop_map(|lasts| (lasts, Times::default().lease)),
+                (1..=150_i32).prop_map(|lasts| (lasts, secs(lasts.unsigned_abs().into()))),
+            ],
         ) {
             let millis = Duration::from_millis;
             let times = Times::default();
-            let leads_until = millis(sent) + times.renew_deadline;
+            // its deadline is shorter than its Lease
+            let ended_at = millis(sent) + lease_of_leader;
             let mut at = sent + on_its_way + reading;
             let mut record = Record::seen(lease("1", "other", &json!(lasts)), None, millis(at));
             for (pause, reading) in looks {
                 at += pause + reading;
                 record = Record::seen(lease("1", "other", &json!(lasts)), Some(&record), millis(at));
                 if record.step("me", millis(at), &times) == Step::Take {
-                    prop_assert!(millis(at) >= leads_until + times.lease.saturating_sub(times.renew_deadline));
+                    prop_assert!(millis(at) >= ended_at);
                 }
             }
         }

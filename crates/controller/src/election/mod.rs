@@ -11,6 +11,8 @@
 //! before its renewal is sent, and ends its work when it could not renew for
 //! [`Times::renew_deadline`]; until then nobody else can have taken the Lease. The clock goes on while
 //! the machine is paused, which timers do not: after each wait it is asked again.
+//!
+//! A replica that is not ready only reads the Lease: it could not work, and would keep it from one that can.
 
 mod fence;
 mod leadership;
@@ -24,6 +26,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{GetParams, PostParams};
 use kube::{Client, Error, Resource};
 use serde_json::Value;
+use tokio::sync::watch;
 
 pub use fence::{LeaderWrites, NotLeading};
 pub use leadership::Leadership;
@@ -56,6 +59,8 @@ pub struct Election {
     leases: Leases,
     clock: Arc<dyn Clock>,
     leadership: Leadership,
+    /// Whether this replica may take the Lease.
+    ready: watch::Receiver<bool>,
     record: Option<Record>,
     /// The Lease may name this replica, also where no answer has said so.
     tried: bool,
@@ -79,8 +84,16 @@ impl Election {
     pub fn new(client: Client, clock: Arc<dyn Clock>, candidate: Candidate) -> Self {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
         let leases = Leases { client, path: Lease::url_path(&(), Some(&candidate.namespace)) };
+        let (_, ready) = watch::channel(true);
         let (record, tried, failure) = (None, false, None);
-        Self { candidate, leases, clock, leadership, record, tried, failure }
+        Self { candidate, leases, clock, leadership, ready, record, tried, failure }
+    }
+
+    /// The same, but it takes the Lease only once `ready` is true, which it then stays. Until then, it only reads the Lease.
+    #[must_use]
+    pub fn once(mut self, ready: watch::Receiver<bool>) -> Self {
+        self.ready = ready;
+        self
     }
 
     /// Whether this replica leads, for a [`LeaderWrites`].
@@ -100,7 +113,10 @@ impl Election {
                 Some(Turn::Leads | Turn::Again) => Duration::ZERO,
                 None => self.candidate.times.look_every,
             };
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                Ok(()) = self.ready.changed() => {}
+            }
         }
         tracing::info!(identity = self.candidate.identity, "Acquired leadership.");
         self.failure.as_ref().map(|failure| failure.at)
@@ -245,6 +261,9 @@ impl Election {
             self.tried = false; // the Lease names another replica
             return Ok(Turn::Waits(pause));
         }
+        if step == Step::Take && !*self.ready.borrow() {
+            return Ok(Turn::Waits(times.look_every));
+        }
         self.write(record.as_ref(), step).await
     }
 
@@ -325,7 +344,7 @@ impl Leases {
 enum Turn {
     /// This replica leads.
     Leads,
-    /// Another replica leads; the Lease is read again after a pause.
+    /// Another replica leads, or this one is not ready; the Lease is read again after a pause.
     Waits(Duration),
     /// Somebody wrote in between.
     Again,

@@ -281,7 +281,8 @@ impl Config {
         Self::parse(&text).map_err(|source| LoadError::Invalid { path: path.to_owned(), source })
     }
 
-    /// The sections that are read at startup only, and differ from those of another configuration.
+    /// The sections that are read at startup only, and differ from those of another configuration; also a key that is read
+    /// at startup only for a part of what it says.
     #[must_use]
     pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
         let sections = [
@@ -290,6 +291,10 @@ impl Config {
             ("metrics", self.metrics == other.metrics),
             ("health", self.health == other.health),
             ("leaderElection", self.leader_election == other.leader_election),
+            (
+                "admission.kueueAccount",
+                self.admission.kueue_account == other.admission.kueue_account,
+            ),
         ];
         sections.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }

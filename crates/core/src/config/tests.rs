@@ -406,6 +406,8 @@ fn changed_sections_that_are_read_at_startup_are_named() {
             "webhook: {enabled: false}\nhealth: {address: '127.0.0.1:1'}\nleaderElection: {name: a}",
             vec!["health", "leaderElection"],
         ),
+        ("webhook: {enabled: false}\nadmission: {kueueAccount: a}", vec!["admission.kueueAccount"]),
+        ("webhook: {enabled: false}\nadmission: {requireRequester: true}", vec![]),
     ] {
         assert_eq!(config(text).needs_restart(&started), want, "{text}");
     }
