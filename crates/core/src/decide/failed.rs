@@ -63,7 +63,7 @@ pub fn failed_component<'a>(
 ) -> Option<Problem<'a>> {
     let (spared, failed): (Vec<_>, Vec<_>) = failed_components(draft, judged)
         .into_iter()
-        .partition(|each| spared_by(draft, judged, each).is_some());
+        .partition(|each| spared_by(draft, judged, each.index).is_some());
     let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
     not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
     let is_ignored = |pod: &&Pod| judged.ignores(pod).is_some();
@@ -77,7 +77,7 @@ pub fn failed_component<'a>(
     let alone = not_replaced.iter().copied().filter(|pod| counts(pod));
     let (index, pod) = first_cause(draft, judged, candidates, alone, counts)?;
     let problem = of_cause(draft, index, pod)?;
-    let ignored = spared.first().and_then(|first| spared_by(draft, judged, first));
+    let ignored = spared.first().and_then(|first| spared_by(draft, judged, first.index));
     let is_some_ignored = !spared.is_empty() || not_replaced.iter().any(is_ignored);
     let open = failed.iter().filter_map(|each| undecided_until(draft, each.index)).max();
     let is_decided = pods::has_terminating_component(draft.facts, &not_replaced);
@@ -123,10 +123,12 @@ fn first_pod<'a>(
     ended_from_outside_alone(draft, index).or_else(|| cause(draft, judged, index, counts))
 }
 
-/// The pod because of which a component failed. It is one that `podFailurePolicy` ignores only where no other one tells.
+/// The pod because of which a component failed. It is one that `podFailurePolicy` ignores only where that spares the
+/// component.
 pub fn counted_cause<'a>(draft: &Draft<'a>, judged: &Judged<'a>, index: usize) -> Option<&'a Pod> {
-    first_pod(draft, judged, index, |pod| judged.ignores(pod).is_none())
-        .or_else(|| cause(draft, judged, index, |_| true))
+    first_pod(draft, judged, index, |pod| judged.ignores(pod).is_none()).or_else(|| {
+        spared_by(draft, judged, index).and_then(|_| cause(draft, judged, index, |_| true))
+    })
 }
 
 /// The failure of a component, and of the pod that is its cause.
@@ -183,15 +185,17 @@ fn silent_owners(
 
 /// The rule of `podFailurePolicy` that ignores the first failed pod of a component, where it or others ignore all.
 ///
-/// None where the component ran for too long, since no pod is the cause of that.
-fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_>) -> Option<i32> {
+/// None where the component ran for too long, since no pod is the cause of that, or where a Job of it counts of which the part
+/// is known.
+fn spared_by<'a>(draft: &Draft<'a>, judged: &Judged<'a>, index: usize) -> Option<i32> {
     let snapshot = draft.facts.snapshot;
-    let component = &snapshot.components[failed.index];
-    if failure::says(component, failure_view::is_overdue) {
+    let component = &snapshot.components[index];
+    let is_overdue = failure::says(component, failure_view::is_overdue);
+    if is_overdue || counted_jobs(draft, judged, index).iter().any(|job| job.pod_set.is_some()) {
         return None;
     }
     let needs_open = failure::says(component, |reason| reason == BACKOFF_LIMIT);
-    ignored_by(snapshot, judged, &failed_pods(draft, Some(failed.index)), needs_open)
+    ignored_by(snapshot, judged, &failed_pods(draft, Some(index)), needs_open)
 }
 
 /// The Jobs of a component that failed, without those of which every failed pod is ignored, as [`spared_by`] does.
@@ -336,7 +340,7 @@ pub fn beside<'a>(
     let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
     not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
     let mut failed = failed_components(draft, judged);
-    failed.retain(|each| spared_by(draft, judged, each).is_none());
+    failed.retain(|each| spared_by(draft, judged, each.index).is_none());
     Problem {
         silent_owners: silent_owners(draft, &Replacement::of(draft.facts), &not_replaced),
         components: with_pods(draft, judged, &not_replaced, failed),

@@ -17,8 +17,9 @@ use crate::tuning::Period;
 
 /// Reason of the event that names what is wrong with a status.
 const INVALID: &str = "InvalidStatus";
-/// A delay up to this may have been decided by a policy that is no longer in force.
-const DECIDED_MAX: Period = Period::from_secs(24 * 3600);
+/// A delay up to this may have been decided by a policy that is no longer in force. As long may calls that fail delay a hang,
+/// however short `gracePeriodMaximum` is.
+pub(super) const DECIDED_MAX: Period = Period::from_secs(24 * 3600);
 
 /// The snapshot with what can be true of its status. What cannot is written back with the next status.
 pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {

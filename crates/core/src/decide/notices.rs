@@ -28,7 +28,7 @@ pub fn invalid_policies(draft: &mut Draft<'_>) {
     if let Some(more) = count.checked_sub(FLAWS_MAX).filter(|more| *more > 0) {
         let what =
             if more == 1 { "value of the policies is" } else { "values of the policies are" };
-        draft.warn(INVALID, format!("{more} more invalid {what} ignored"));
+        draft.warn(INVALID, format!("{more} more {what} invalid"));
     }
 }
 

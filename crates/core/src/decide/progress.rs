@@ -16,6 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
+use super::input::DECIDED_MAX;
 use super::policy::category;
 use super::policy::failure_view::FailureView;
 use super::policy::pod_failure::Judged;
@@ -243,7 +244,7 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
         None => (ready, rules.start_within, START),
     };
     let Snapshot { last_gap: gap, reports_since, .. } = *facts.snapshot;
-    let gap_max = facts.config.fault_tolerance.grace_maximum;
+    let gap_max = facts.config.fault_tolerance.grace_maximum.max(DECIDED_MAX);
     Some(Guard { last, since, within: within?, field, gap, gap_max, reports_since })
 }
 

@@ -361,8 +361,9 @@ pub(super) fn begin_after_failure(draft: &mut Draft<'_>) {
         draft.clear(condition::UNDETERMINED_PODS, "Failed", "");
         remember_objects(draft, true);
         draft.status.component_status.iter_mut().for_each(steps::went);
-        let message =
-            format!("Deletion begins {grace} after the failure (deletionOnFailureGracePeriod)");
+        let message = format!(
+            "Deletion begins {grace} after the AppWrapper failed (deletionOnFailureGracePeriod)"
+        );
         draft.condition(condition::DELETING_RESOURCES, false, deleting::PAUSED, &message);
     }
 }

@@ -25,14 +25,15 @@ pub struct Unread {
     pub(super) failure: BTreeMap<usize, String>,
     pub(super) pod_failure: BTreeMap<usize, String>,
     pub(super) execution: BTreeMap<usize, String>,
-    /// The fields that are ignored, and why.
+    /// The other fields that cannot be read, why, and what holds instead.
     pub(super) ignored: Vec<String>,
 }
 
 impl Unread {
     /// Finds the rules of `failurePolicy`, `podFailurePolicy` and `executionPolicy` in a `spec` that cannot be read.
     /// Rules that can be read stand in their places; whoever reads the policies leaves them out, but for the steps, whose
-    /// components keep their order. Other fields of policies that cannot be read are taken out.
+    /// components keep their order. Other fields of policies that cannot be read are taken out, but for `maxRestarts`, which is
+    /// then 0: it never makes the AppWrapper restart more often.
     #[must_use]
     pub fn take(spec: &mut Value) -> Self {
         let failure = |_: &Value| json!({"action": "FailAppWrapper"});
@@ -59,12 +60,12 @@ impl Unread {
     }
 }
 
-/// Takes out the fields of policies that cannot be read, once their rules can be.
+/// Takes out or replaces the fields of policies that cannot be read, once their rules can be.
 fn ignored(spec: &mut Value) -> Vec<String> {
     let flaws = [
         removed::<OnNoFit>(spec, "/onNoFit"),
         removed::<Progress>(spec, "/progress"),
-        removed::<i32>(spec, "/failurePolicy/maxRestarts"),
+        instead::<i32>(spec, "/failurePolicy/maxRestarts", json!(0), "0 applies"),
         removed::<Refill>(spec, "/failurePolicy/refill"),
         removed::<StopWhen>(spec, "/failurePolicy/stopWhen"),
         removed::<ExecutionPolicy>(spec, "/executionPolicy"),
@@ -74,10 +75,20 @@ fn ignored(spec: &mut Value) -> Vec<String> {
 
 /// Takes out an optional field of `spec` that cannot be read, and says why.
 fn removed<T: DeserializeOwned>(spec: &mut Value, pointer: &str) -> Option<String> {
+    instead::<T>(spec, pointer, Value::Null, "it is ignored")
+}
+
+/// Puts another value in the place of an optional field of `spec` that cannot be read, and says why and what holds.
+fn instead<T: DeserializeOwned>(
+    spec: &mut Value,
+    pointer: &str,
+    other: Value,
+    holds: &str,
+) -> Option<String> {
     let value = spec.pointer_mut(pointer).filter(|value| !value.is_null())?;
     let error = from::<T>(value.clone()).err()?;
-    *value = Value::Null;
-    Some(format!("spec{}: {error}; it is ignored", pointer.replace('/', ".")))
+    *value = other;
+    Some(format!("spec{}: {error}; {holds}", pointer.replace('/', ".")))
 }
 
 /// Puts others in the places of rules that cannot be read, and says why.

@@ -140,7 +140,7 @@ pub struct FailedComponent<'a> {
     pub reason: &'a str,
     /// Message of its Failed condition; of a wrapped Pod, its own or its container's.
     pub message: Cow<'a, str>,
-    /// Pod set of the pod because of which it failed, where that is known: of an ignored pod only where no other one tells.
+    /// Pod set of the pod because of which it failed, where that is known: of an ignored pod only where all are.
     pub pod_set: Option<usize>,
     /// When it failed.
     pub at: Option<Timestamp>,

@@ -741,7 +741,7 @@ fn a_failed_appwrapper_is_kept_for_its_grace_once() {
     assert_eq!(decision.next, Phase::Failed);
     let deleting = condition::find(&decision.status.conditions, condition::DELETING_RESOURCES);
     let (grace, name) = (Period::from_secs(100), "deletionOnFailureGracePeriod");
-    let text = format!("Deletion begins {grace} after the failure ({name})");
+    let text = format!("Deletion begins {grace} after the AppWrapper failed ({name})");
     assert_eq!(deleting.map(|deleting| &deleting.message), Some(&text));
     let failed = world.written(&decision);
     assert_eq!(failed.decide(129).verdict.deadline, Some(at(130)));

@@ -356,16 +356,25 @@ fn a_job_of_which_every_failed_pod_is_ignored_is_passed_over() {
         at: Some(at(second)),
         ..FailedJob::default()
     };
-    let world = |worker: Pod, reason: &str| {
-        let jobs = vec![job(0, reason, 10), job(1, over, 11)];
+    let of_jobs = |jobs: Vec<FailedJob>| {
         let set = of_parts("JobSet/set:1", ["workers", "driver"]).spec(&policy);
-        let set = set.component(0, |set| set.failed_jobs = jobs).with(worker);
-        set.with(of_second(failed(0).at(11))).fails(0, "FailedJobs", "", 12)
+        set.component(0, |set| set.failed_jobs = jobs).fails(0, "FailedJobs", "", 12)
+    };
+    let world = |worker: Pod, reason: &str| {
+        let set = of_jobs(vec![job(0, reason, 10), job(1, over, 11)]).with(worker);
+        set.with(of_second(failed(0).at(11)))
     };
     let ignored = || evicted(failed(0).at(10));
-    let fails = "Fail failurePolicy/w#0";
+    let overdue = || job(1, "DeadlineExceeded", 11);
+    let last = || of_jobs(vec![job(0, over, 10), overdue()]).with(ignored());
+    let first = of_jobs(vec![overdue(), job(0, over, 12)]).with(ignored());
+    let deleted = Pod { terminating: true, deletion_requested: Some(at(11)), ..failed(0).at(12) };
+    let (fails, restarts) = ("Fail failurePolicy/w#0", "Restart failurePolicy/d#1 0 of 3");
     check(vec![
-        ("the driver decides", world(ignored(), over), 12, "Restart failurePolicy/d#1 0 of 3"),
+        ("the driver decides", world(ignored(), over), 12, restarts),
+        ("the driver ran for too long, and its pod is gone", last(), 12, restarts),
+        ("… before the workers failed", first, 12, restarts),
+        ("… and its Job deleted its pod", last().with(of_second(deleted)), 12, restarts),
         ("nothing ignores the worker", world(failed(0).at(10), over), 12, fails),
         ("the workers ran for too long", world(ignored(), "DeadlineExceeded"), 12, fails),
         ("another worker fails", world(ignored(), over).with(failed(0).at(10)), 12, fails),
@@ -413,7 +422,28 @@ fn a_component_of_which_every_failed_pod_is_ignored_is_left_out() {
 }
 
 #[test]
-fn an_ignored_pod_names_the_part_that_failed_only_if_no_other_does() {
+fn an_ignored_pod_does_not_say_when_its_component_ran_for_too_long() {
+    let lines = rules(&[
+        "name: a, action: FailAppWrapper, targetComponents: [a]",
+        "name: b, action: RestartAppWrapperAndIgnoreMaxRestarts, targetComponents: [b]",
+    ]);
+    let world = |policy: &str| {
+        let world = running(&["Job/a", "Job/b"]).spec(&format!("{policy}\n{lines}"));
+        let world = world.with(evicted(failed(0).at(10))).with(failed(1).at(20));
+        let world = world.fails(1, "BackoffLimitExceeded", "of b", 21);
+        world.fails(0, "DeadlineExceeded", "of a", 30)
+    };
+    let of_b = "RestartIgnoringLimit failurePolicy/b#1";
+    let a_failed_first = world(IGNORE_EVICTED).fails(0, "DeadlineExceeded", "of a", 19);
+    check(vec![
+        ("its pod is ignored", world(IGNORE_EVICTED), 30, of_b),
+        ("its time was over before b failed", a_failed_first, 30, "Fail failurePolicy/a#0"),
+        ("nothing ignores its pod", world(""), 30, "Fail failurePolicy/a#0"),
+    ]);
+}
+
+#[test]
+fn an_ignored_pod_names_no_part_that_failed() {
     let lines = rules(&[
         "name: w, action: RestartAppWrapperAndIgnoreMaxRestarts, targetComponents: [train/Worker]",
         "name: m, action: FailAppWrapper, targetComponents: [train/Master]",
@@ -433,10 +463,16 @@ fn an_ignored_pod_names_the_part_that_failed_only_if_no_other_does() {
     // the Master was replaced before the Worker is evicted
     let ending = train().with(failed(0).at(5)).with(ready(0)).with(of_second(ready(0)));
     let ending = ending.spec(&lines).settled(6).pod_is(2, going()).fails(0, "JobFailed", "", 21);
+    let overdue = |policy: &str| {
+        let world = train().with(of_second(evicted(failed(0).at(10)))).spec(policy);
+        world.fails(0, "DeadlineExceeded", "", 12)
+    };
     let free = "RestartIgnoringLimit failurePolicy/w#0";
     check(vec![
         ("the Worker is ignored", both().spec(&ignoring), 12, "Fail failurePolicy/m#1"),
         ("nothing is ignored", both().spec(&lines), 12, free),
+        ("no other pod failed, and the time is over", overdue(&ignoring), 12, COUNTED),
+        ("… and nothing is ignored", overdue(&lines), 12, free),
         ("the Worker is still being ended", ending, 21, free),
     ]);
 }

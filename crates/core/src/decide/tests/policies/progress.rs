@@ -13,6 +13,7 @@ use crate::decide::tests::given::{World, at};
 use crate::plan::FreshRead;
 use crate::progress::{Report, Values, parse};
 use crate::snapshot::{Expected, PodPhase, Presence};
+use crate::tuning::Period;
 
 const BOTH: &str = "progress: {startWithin: 20m, stallAfter: 10m}";
 const STALL: &str = "progress: {stallAfter: 10m}";
@@ -143,6 +144,16 @@ fn reports_that_could_not_be_written_have_some_time_after_an_outage() {
         ("it answered in time", after_gap(660), 700, "Restart retryLimit 0 of 3"),
         ("calls that fail for ever", after_gap(90_000), 87_099, "Wait 87100"),
         ("… for too long", after_gap(90_000), 87_100, "Restart retryLimit 0 of 3"),
+    ]);
+    let short = |second| {
+        after_gap(second).config(|config| {
+            config.fault_tolerance.grace_maximum = Period::from_secs(60);
+        })
+    };
+    check(vec![
+        ("an outage of more than gracePeriodMaximum", short(800), 829, "Wait 830"),
+        ("… and no report came", short(800), 830, "Restart retryLimit 0 of 3"),
+        ("… calls that fail for ever", short(90_000), 87_099, "Wait 87100"),
     ]);
     let reports_since = |second| {
         let mut world = ready(0).spec(BOTH).reports(0, step(100, 1));

@@ -204,6 +204,25 @@ fn an_ignored_pod_is_not_recorded_as_the_cause_of_a_recreation() {
     assert_eq!((pod, closed.failed_at.as_ref().map(|at| at.0)), (Some("b-1"), Some(at(20))));
 }
 
+/// A node is lost at second 20 with a pod of `a`. A pod of `b` is ignored and replaced later, before `b` fails.
+#[test]
+fn an_ignored_pod_that_was_replaced_is_not_recorded_either() {
+    let policy = "podFailurePolicy: {rules: [\
+                  {action: Ignore, onExitCodes: {operator: In, values: [42]}}]}\n\
+                  failurePolicy: {rules: [{name: again, action: RecreateComponent, \
+                  targetComponents: [b]}]}";
+    let world = running(&["Job/a:1", "Job/b:1"]).spec(policy).ready(0, 1);
+    let world = world.with(ready(1).on("node-2")).settled(2).loses_node(Lost::Deleted, 20);
+    let world = world.settled(21).pod_is(1, failed(1).code(42).at(25).on("node-2"));
+    let replaced = world.with(ready(1).on("node-2")).backoff(1, 6, 1).settled(30);
+    let decision = replaced.fails(1, "BackoffLimitExceeded", "", 40).decide(60);
+    assert_eq!(said(&decision), "RecreateComponent failurePolicy/again#0 0 of 3");
+    let closed = &decision.status.attempts[0];
+    let failure = closed.failure.as_ref().unwrap();
+    assert_eq!((failure.component.as_deref(), failure.pod.as_deref()), (Some("b"), None));
+    assert_eq!(closed.failed_at.as_ref().map(|at| at.0), Some(at(40)));
+}
+
 /// `a` is recreated because of a node that had a pod of each component. That of `b` is ignored, and another one of `b` fails.
 #[test]
 fn a_failure_beside_an_ignored_pod_of_a_counted_node_is_counted() {

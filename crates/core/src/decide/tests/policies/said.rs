@@ -85,14 +85,14 @@ fn several_failed_pods_are_counted() {
 fn of_many_invalid_values_the_first_are_named_and_others_counted() {
     for (count, want) in [
         (5, None),
-        (6, Some("1 more invalid value of the policies is ignored")),
-        (7, Some("2 more invalid values of the policies are ignored")),
+        (6, Some("1 more value of the policies is invalid")),
+        (7, Some("2 more values of the policies are invalid")),
     ] {
         let rule = serde_json::json!({"action": "FailAppWrapper", "targetComponents": ["x"]});
         let spec = serde_json::json!({"failurePolicy": {"rules": vec![rule; count]}});
         let world = in_phase(Phase::Empty, &["Job/a:1"]).with_spec(spec).suspended(true);
         let events = world.decide(0).events;
-        let more = events.iter().find(|event| event.message.contains(" more invalid "));
+        let more = events.iter().find(|event| event.message.contains(" more value"));
         assert_eq!(more.map(|event| event.message.as_str()), want, "{count}");
     }
 }
