@@ -40,7 +40,7 @@ pub fn of(endpoint: Endpoint) -> Value {
 
 fn app_wrapper() -> Value {
     let declared = json!([{"path": "template.spec.template", "replicas": 1}]);
-    let job_spec = json!({"parallelism": 2, "template": pod()});
+    let job_spec = json!({"parallelism": 2, "completions": 2, "template": pod()});
     let job_set = json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "train"},
         "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": job_spec}}]},

@@ -395,7 +395,7 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
         Command::new(PROGRAM).args(arguments).output().expect("the program runs").into()
     };
     run(&["why"]).with(2, &["Usage: appwrapper why"]);
-    run(&["why", "../pods/x"]).with(2, &["must be a name"]);
+    run(&["why", "../pods/x"]).with(2, &["must be at most 253"]);
     run(&["wait", "aw", "--for=Ready"]).with(2, &["must be deleted or a phase", "Running"]);
     run(&["wait", "aw", "--for=Running", "--timeout=5 days"]).with(2, &["is not a duration"]);
     run(&["web", "-A", "-f", "x"]).with(2, &["cannot be used with"]);

@@ -24,7 +24,7 @@ spec:
       apiVersion: jobset.x-k8s.io/v1alpha2
       kind: JobSet
       metadata: {name: s}
-      spec: {replicatedJobs: [{name: r, replicas: 1, template: {spec: {parallelism: 1, template: *pod}}}]}
+      spec: {replicatedJobs: [{name: r, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: *pod}}}]}
   - template: {apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: p}, spec: {pytorchReplicaSpecs: {Master: {replicas: 1, template: *pod}}}}
   - template: {apiVersion: x.io/v1, kind: FooJob, metadata: {name: f}, spec: {template: *pod}}
     podSets: [{path: template.spec.template}]

@@ -391,30 +391,36 @@ mod tests {
             "onNoFit": {"action": "Hold"},
         });
         let fields = [
-            ("/failurePolicy/maxRestarts", json!("many")),
-            ("/failurePolicy/refill", json!({"each": "24h"})),
-            ("/failurePolicy/stopWhen", json!({"attemptsWithoutProgress": "all"})),
-            ("/progress", json!({"stallAfter": {"steps": 3}})),
-            ("/onNoFit", json!({"action": "Move"})),
+            ("/failurePolicy/maxRestarts", json!("many"), "; 0 applies"),
+            ("/failurePolicy/refill", json!({"each": "24h"}), "; it is ignored"),
+            (
+                "/failurePolicy/stopWhen",
+                json!({"attemptsWithoutProgress": "all"}),
+                "; it is ignored",
+            ),
+            ("/progress", json!({"stallAfter": {"steps": 3}}), "; it is ignored"),
+            ("/onNoFit", json!({"action": "Move"}), "; it is ignored"),
         ];
-        for (index, (pointer, value)) in fields.into_iter().enumerate() {
+        for (index, (pointer, value, holds)) in fields.into_iter().enumerate() {
             let mut spec = known.clone();
             *spec.pointer_mut(pointer).unwrap() = value;
             let object = json!({"metadata": {"name": "x", "namespace": "n"}, "spec": spec});
             let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
             let policies = Wrapper::read(&seen).unwrap().policies;
             let kept = [
-                policies.max_restarts.is_some(),
+                policies.max_restarts == Some(2),
                 policies.budget.refill_after.is_some(),
                 policies.budget.stop_when.is_some(),
                 policies.progress.is_some(),
                 policies.no_fit.is_some(),
             ];
             assert_eq!(kept, [0, 1, 2, 3, 4].map(|other| other != index), "{pointer}");
+            let restarts = if index == 0 { 0 } else { 2 };
+            assert_eq!(policies.max_restarts, Some(restarts), "{pointer}");
             let flaws = policies.flaws();
             assert_eq!(flaws.len(), 1, "{flaws:?}");
             assert!(flaws[0].starts_with(&format!("spec{}: ", pointer.replace('/', "."))));
-            assert!(flaws[0].ends_with("; it is ignored"), "{flaws:?}");
+            assert!(flaws[0].ends_with(holds), "{flaws:?}");
         }
     }
 

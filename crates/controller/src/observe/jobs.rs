@@ -267,12 +267,14 @@ mod tests {
     fn what_a_failed_job_tells_has_a_bound() {
         let mut long = job_as_listed("a", "u", "Failed", None);
         for field in ["reason", "message"] {
-            long["status"]["conditions"][1][field] = "m".repeat(700 << 10).into();
+            long["status"]["conditions"][1][field] =
+                format!("{}\nMemoryError: end", "m".repeat(700 << 10)).into();
         }
         let long: RawObject = serde_json::from_str(&long.to_string()).unwrap();
         let found = among([&long].into_iter(), "u", &[]);
         let lengths = [found[0].reason.len(), found[0].message.len()];
         assert_eq!(lengths, [KEPT_WORD_BYTES_MAX, KEPT_MESSAGE_BYTES_MAX]);
+        assert!(found[0].message.ends_with("m\nMemoryError: end"), "{}", found[0].message);
     }
 
     #[tokio::test]

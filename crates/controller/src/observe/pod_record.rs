@@ -798,6 +798,11 @@ mod tests {
         assert_eq!(message, " a");
         let (_, end) = record.pod.terminated().next().unwrap();
         assert_eq!(end.message, "a\n b");
+        let blank = format!("m{}", " ".repeat(700 << 10));
+        let status = json!({"message": blank});
+        let record = PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "status": status})));
+        let kept = record.pod.message.unwrap();
+        assert_eq!((kept.as_str(), kept.capacity()), ("m", 1), "no more memory than it takes");
     }
 
     #[test]

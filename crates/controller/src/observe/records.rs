@@ -140,10 +140,8 @@ pub(super) fn named_finalizers(all: &[String]) -> Vec<String> {
 
 /// At most so many bytes of a text, and no more memory than they take.
 pub(super) fn cut(mut text: String, bytes_max: usize) -> String {
-    if text.len() > bytes_max {
-        text.truncate(text.floor_char_boundary(bytes_max));
-        text.shrink_to_fit();
-    }
+    text.truncate(text.floor_char_boundary(bytes_max));
+    text.shrink_to_fit();
     text
 }
 
@@ -152,8 +150,14 @@ pub(super) fn word(text: String) -> String {
     cut(text, KEPT_WORD_BYTES_MAX)
 }
 
-/// What is kept of a message that was written for people.
-pub(super) fn message(text: String) -> String {
+/// What is kept of a message that was written for people: all of it, or its begin and its end.
+pub(super) fn message(mut text: String) -> String {
+    if text.len() > KEPT_MESSAGE_BYTES_MAX {
+        let half = KEPT_MESSAGE_BYTES_MAX / 2;
+        let begin = text.floor_char_boundary(half);
+        let end = text.ceil_char_boundary(text.len() - half);
+        text.replace_range(begin..end, "");
+    }
     cut(text, KEPT_MESSAGE_BYTES_MAX)
 }
 
@@ -288,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_an_object_tells_of_its_failure_has_a_bound() {
-        let long = "m".repeat(700 << 10);
+        let long = format!("{}\nMemoryError: end", "m".repeat(700 << 10));
         for text in ["short", &long] {
             let failed = serde_json::json!({"type": "Failed", "status": "True", "reason": text,
                 "message": text});
@@ -299,6 +303,11 @@ mod tests {
             let Outcome::Failed { reason, message, .. } = &outcome else { panic!("{outcome:?}") };
             let want = [KEPT_WORD_BYTES_MAX, KEPT_MESSAGE_BYTES_MAX].map(|max| text.len().min(max));
             assert_eq!([reason.len(), message.len()], want);
+            assert!(message.ends_with(text.lines().next_back().unwrap()), "{message}");
+        }
+        let letters = "é".repeat(KEPT_MESSAGE_BYTES_MAX);
+        for text in [format!("m{letters}"), format!("{letters}m")] {
+            assert_eq!(message(text).len(), KEPT_MESSAGE_BYTES_MAX - 1, "whole letters");
         }
     }
 

@@ -47,6 +47,10 @@ pub(super) async fn write(
         // Nothing of it was stored: the definition has none of its fields, or what is stored cannot be read, nor be mended. Each
         // look would write the same, and do nothing else. The write was guarded by the version, so nobody else wrote it.
         Ok(Some(newer)) if !is_newer(&newer, stored) => {
+            if stored.flaws.is_empty() && stored.status != decision.status {
+                let until = "they are lost, and so are the events and metrics of these changes";
+                tell_of_definition(context, "stores none of the changed fields of status", until);
+            }
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
         Ok(Some(newer)) => return Ok(Written::Stored(Some(Box::new(newer)))),
@@ -139,16 +143,22 @@ async fn send(
         written => written?,
     };
     memory.wrote(written.meta.resource_version.as_deref());
-    if lost_attempts(status, &written) && !context.has_told_of_definition.swap(true, Relaxed) {
-        tracing::error!(
-            "The API server does not store status.attempts: CustomResourceDefinition \
-             appwrappers.workload.codeflare.dev is not the one of this version. Until it is applied, attempts, requesters, \
-             limits of RetryPolicies, status.since, status.retryAfter, status.usage and the UIDs of components are lost, \
-             and the objects of two attempts cannot be told apart: \
-             kubectl apply --server-side --force-conflicts -k config/crd"
-        );
+    if lost_attempts(status, &written) {
+        let until = "attempts, requesters, limits of RetryPolicies, status.since, status.retryAfter, status.usage and \
+                     the UIDs of components are lost, and the objects of two attempts cannot be told apart";
+        tell_of_definition(context, "does not store status.attempts", until);
     }
     Ok(Some(written))
+}
+
+/// Logs once what the API server does with a status for want of our definition, and what that means until it is applied.
+fn tell_of_definition(context: &Context, what: &str, until: &str) {
+    if !context.has_told_of_definition.swap(true, Relaxed) {
+        tracing::error!(
+            "The API server {what}: CustomResourceDefinition appwrappers.workload.codeflare.dev is not the one of this \
+             version. Until it is applied, {until}: kubectl apply --server-side --force-conflicts -k config/crd"
+        );
+    }
 }
 
 /// Whether a newer version of an AppWrapper has a status, by the API server's own word. Then what follows from its write, such

@@ -33,6 +33,7 @@ use crate::reconcile::carry_out::{Carried, carry_out, create_one};
 use crate::reconcile::written::{Written, write};
 use crate::reconcile::{Context, Next, is_behind, listed_pods, reconcile, report, requeue};
 use crate::snapshot::{Presence, Snapshot};
+use crate::telemetry::testing::keep_lines;
 use crate::tuning::Limits;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
@@ -218,8 +219,16 @@ async fn a_status_that_the_definition_prunes_keeps_nothing_from_being_deleted() 
         assert_eq!(last, told, "{phase} {attempt:?}");
         assert_ne!(decision.status, wrapper.status, "{phase} {attempt:?}");
         let mut memory = ReconcileState::default();
-        let written = write(&context, &mut memory, &wrapper, &wrapper, &seen, &decision);
-        let Written::Assumed(assumed) = written.await.unwrap() else {
+        let (lines, _guard) = keep_lines(false, "error");
+        let mut written = vec![];
+        for _ in 0..2 {
+            let it = write(&context, &mut memory, &wrapper, &wrapper, &seen, &decision);
+            written.push(it.await.unwrap());
+        }
+        let text = lines.text();
+        let attempts = text.contains("does not store status.attempts");
+        assert_eq!((text.lines().count(), attempts), (1, told.is_some()), "{attempt:?}: {text}");
+        let Some(Written::Assumed(assumed)) = written.pop() else {
             panic!("{phase} {attempt:?}: it is not stored")
         };
         let seen = Snapshot { components: seen.components, ..assumed.snapshot() };

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::finding::{Findings, text};
 use super::template::PodTemplate;
-use super::{Occasion, kubeflow, ray, template, warnings};
+use super::{Occasion, kubeflow, object as objects, ray, template, warnings};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
@@ -148,9 +148,8 @@ fn check(
     let mut parts = vec![];
     let pod_sets = match inspected {
         Some(Ok(inspected)) => {
-            if let Some(component) = component.as_ref().filter(|_| is_new && around.queue.is_none())
-            {
-                infos(component, &inspected.pod_sets, path, report);
+            if let Some(component) = component.as_ref().filter(|_| around.queue.is_none()) {
+                infos(raw, component, &inspected.pod_sets, path, report);
             }
             parts = inspected.parts;
             Some(inspected.pod_sets)
@@ -186,7 +185,16 @@ fn check(
 }
 
 /// What `podSetInfos` adds to the pods of an AppWrapper without a queue. With one, Kueue replaces it.
-fn infos(component: &Component, pod_sets: &[PodSet], path: &str, report: &mut Findings) {
+fn infos(
+    raw: &Value,
+    component: &Component,
+    pod_sets: &[PodSet],
+    path: &str,
+    report: &mut Findings,
+) {
+    for (i, info) in raw["podSetInfos"].as_array().into_iter().flatten().enumerate() {
+        objects::keys_and_values(info, &format!("{path}.podSetInfos[{i}]"), report);
+    }
     if let Err(error) = kinds::check_infos(component, pod_sets) {
         let field = format!("{path}.{}", error.field);
         report.invalid(field, error.value, format!("expected {}", error.expected));

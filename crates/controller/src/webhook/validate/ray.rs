@@ -1,4 +1,5 @@
-//! What KubeRay runs beside the pod sets of `ray.io/v1`: Kueue counts none of it, so that it must need no quota.
+//! What KubeRay runs beside the pod sets of `ray.io/v1`: Kueue counts none of it, so that it must need no quota. And what
+//! it refuses or leaves out where no status says so.
 
 use serde_json::Value;
 
@@ -30,6 +31,13 @@ pub(super) fn check(object: &Value, path: &str, report: &mut Findings) {
                        workers, and the quota is for the pods of the template";
         report.invalid(field, "true", message);
     }
+    let field = format!("{path}.{}", cluster.join("."));
+    groups(&spec["workerGroupSpecs"], &format!("{field}.workerGroupSpecs"), report);
+    let strategy = &spec["upgradeStrategy"]["type"];
+    if kind != "RayCluster" && !strategy.is_null() {
+        let message = "KubeRay creates no pods: it refuses this field in the cluster of a RayJob or a RayService";
+        report.doubtful(format!("{field}.upgradeStrategy.type"), Some(&text(strategy)), message);
+    }
     let collector = &spec["historyServerOptions"]["collectorOptions"];
     if template::has(collector, "resources") {
         let field =
@@ -40,6 +48,24 @@ pub(super) fn check(object: &Value, path: &str, report: &mut Findings) {
     if kind == "RayJob" {
         let pod = &object["spec"]["submitterPodTemplate"]["spec"];
         submitter(pod, &format!("{path}.spec.submitterPodTemplate.spec"), report);
+    }
+}
+
+/// Worker groups: KubeRay refuses bounds that contradict each other, in an event alone, and a suspended group has no pods.
+fn groups(all: &Value, path: &str, report: &mut Findings) {
+    for (index, group) in all.as_array().into_iter().flatten().enumerate() {
+        let (least, most) = (group["minReplicas"].as_i64(), group["maxReplicas"].as_i64());
+        if let (Some(least), Some(most)) = (least, most)
+            && least > most
+        {
+            let message = format!("must be at most maxReplicas, {most}");
+            report.invalid(format!("{path}[{index}].minReplicas"), least.to_string(), message);
+        }
+        if group["suspend"] == Value::Bool(true) {
+            let message = "nobody resumes the group, and it has no pods: leave this field out, or give the group 0 \
+                           replicas";
+            report.doubtful(format!("{path}[{index}].suspend"), Some("true"), message);
+        }
     }
 }
 

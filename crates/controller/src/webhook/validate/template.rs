@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::component::{POD_SETS_MAX, ValidationContext};
 use super::finding::{Findings, text};
-use super::{Occasion, amounts, object as objects, pod_spec, size};
+use super::{Occasion, amounts, object as objects, object_name, pod_spec, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::config::AllowedKind;
 use crate::kinds::{self, Kind, Uncounted};
@@ -54,13 +54,6 @@ const CHECKED_GROUPS: [&str; 5] = [
 /// it removes the gate from those of its own elastic Workloads only. Source: Kueue 0.19, `job_webhook.go` and `elastic_job_ungater.go`.
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 
-/// What the name of a Role or a binding cannot have: the controller reads the object by its path, and selects it by its name.
-const NOT_IN_PATHS: &[u8] = br"/%?#,=\<>`";
-
-/// What such a name must be, in words.
-const PATH_SEGMENT: &str = "must be at most 253 ASCII characters, without spaces and / % ? # , = \\ < > `, and \
-                            neither '.' nor '..'";
-
 /// The most resources that a message names.
 const UNCOUNTED_SHOWN_MAX: usize = 3;
 
@@ -95,7 +88,7 @@ pub(super) fn check(
         return report.invalid(field, text(metadata), "must be an object with a name");
     }
     let path = format!("{path}.metadata");
-    name(object, metadata, &path, report);
+    object_name::check(object, &format!("{path}.name"), occasion, report);
     for (field, message) in FORBIDDEN {
         if has(metadata, field) {
             report.invalid(format!("{path}.{field}"), text(&metadata[field]), message);
@@ -144,7 +137,7 @@ fn has_webhook_of_kueue(object: &Value) -> bool {
     }
 }
 
-fn api_version(object: &Value) -> &str {
+pub(super) fn api_version(object: &Value) -> &str {
     object["apiVersion"].as_str().unwrap_or_default()
 }
 
@@ -411,30 +404,6 @@ fn search<'a>(value: &'a Value, path: &str, way: &mut Vec<Step<'a>>, report: &mu
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-fn name(object: &Value, metadata: &Value, path: &str, report: &mut Findings) {
-    let field = format!("{path}.name");
-    let name = match &metadata["name"] {
-        Value::String(name) if !name.is_empty() => name,
-        other => return report.invalid(field, text(other), "must be given: a fixed name"),
-    };
-    let api_version = api_version(object);
-    // roles and their bindings may have names with colons and capitals
-    let (is_good, message) = if group(api_version) == "rbac.authorization.k8s.io" {
-        (is_path_segment(name), PATH_SEGMENT)
-    } else {
-        (names::is_subdomain(name), names::SUBDOMAIN)
-    };
-    if !is_good {
-        report.invalid(field, name, message);
-    }
-}
-
-fn is_path_segment(name: &str) -> bool {
-    name.len() <= 253
-        && ![".", ".."].contains(&name)
-        && name.bytes().all(|byte| byte.is_ascii_graphic() && !NOT_IN_PATHS.contains(&byte))
 }
 
 fn namespace(value: &Value, field: &str, around: &ValidationContext<'_>, report: &mut Findings) {

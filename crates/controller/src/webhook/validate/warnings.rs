@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::component::{Judged, ValidationContext};
 use super::finding::{Findings, text};
+use super::{jobs, template};
 use crate::kinds::Kind;
 use crate::tuning::Period;
 
@@ -24,8 +25,12 @@ const SUSPENDED: [&[&str]; 4] = [
 /// Where Deployments do. The field of other kinds with this name may mean something else.
 const PAUSED: &[&str] = &["spec", "paused"];
 
+/// Where the kinds that have templates of volume claims have them.
+const CLAIMS: [(&str, &[&str]); 2] =
+    [("StatefulSet", &["spec"]), ("LeaderWorkerSet", &["spec", "leaderWorkerTemplate"])];
+
 /// The controller that creates the pods of Jobs.
-const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+pub(super) const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 /// The controller that creates the pods of Ray clusters.
 const KUBERAY: &str = "ray.io/kuberay-operator";
 
@@ -42,10 +47,6 @@ const MANAGERS: [(&str, &[&str], &str); 7] = [
 
 /// The controller that creates the pods of an `MPIJob` of `kubeflow.org/v2beta1`.
 const MPI_OPERATOR: &str = "kubeflow.org/mpi-operator";
-
-/// Seconds from the failure of a pod to its retry by the Job: before the first retry, the second, and so on. The last
-/// is the longest.
-const RETRY_PAUSES: [u64; 7] = [10, 20, 40, 80, 160, 320, 600];
 
 /// Kinds of Kubernetes that have pods, but are no kinds of ours.
 const WITH_PODS: [(&str, &str); 2] = [("v1", "ReplicationController"), ("apps/v1", "ReplicaSet")];
@@ -97,7 +98,8 @@ pub(super) fn check(
             let field = format!("{path}.{}", fields.join("."));
             managed(field, at(object, fields), usual, report);
         }
-        jobs(kind, object, path, around.failure_grace, report);
+        jobs::check(kind, object, path, around.failure_grace, report);
+        claims(kind, object, path, report);
     }
     if Kind::is_object_of_mpi_operator(object) {
         let given = &object["spec"]["runPolicy"]["managedBy"];
@@ -161,63 +163,26 @@ fn suspended(kind: &Kind, object: &Value, path: &str, report: &mut Findings) {
     }
 }
 
+/// Volume claims that nobody deletes: those of an attempt stay, and the pods of the next one find them.
+fn claims(kind: &Kind, object: &Value, path: &str, report: &mut Findings) {
+    let Some((_, fields)) = CLAIMS.iter().find(|(name, _)| *name == kind.kind) else { return };
+    let spec = at(object, fields);
+    let policy = &spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"];
+    if template::has(spec, "volumeClaimTemplates") && policy != "Delete" {
+        let message = "the claims stay when the object is deleted, and the next attempt uses them again: to have them \
+                       deleted, set persistentVolumeClaimRetentionPolicy.whenDeleted to Delete";
+        report.doubtful(format!("{path}.{}.volumeClaimTemplates", fields.join(".")), None, message);
+    }
+}
+
 /// A field that names the controller that creates the pods.
-fn managed(field: String, given: &Value, usual: &str, report: &mut Findings) {
+pub(super) fn managed(field: String, given: &Value, usual: &str, report: &mut Findings) {
     if let Some(name) = given.as_str().filter(|name| *name != usual) {
         let message = format!(
             "{usual} then leaves the resource alone, and its pods are missing unless another controller creates them: \
              leave this field out, also with MultiKueue"
         );
         report.doubtful(field, Some(name), message);
-    }
-}
-
-/// A Job itself, or the Jobs of a `JobSet`. `grace` is how long a failure may last.
-fn jobs(kind: &Kind, object: &Value, path: &str, grace: Period, report: &mut Findings) {
-    if !kind.is_job_set() {
-        if kind.group() == "batch" {
-            job(&object["spec"], &format!("{path}.spec"), grace, report);
-        }
-        return;
-    }
-    let replicated = object["spec"]["replicatedJobs"].as_array().into_iter().flatten();
-    for (index, replicated) in replicated.enumerate() {
-        let path = format!("{path}.spec.replicatedJobs[{index}].template.spec");
-        let spec = &replicated["template"]["spec"];
-        job(spec, &path, grace, report);
-        managed(format!("{path}.managedBy"), &spec["managedBy"], JOB_CONTROLLER, report);
-        let limit = &spec["backoffLimitPerIndex"];
-        if !limit.is_null() {
-            let message = "a JobSet does not report failed indexes: when an index has no retry left, the AppWrapper \
-                           restarts after failureGracePeriod; to let the others end, wrap a Job instead";
-            report.doubtful(format!("{path}.backoffLimitPerIndex"), Some(&text(limit)), message);
-        }
-    }
-}
-
-/// A Job that creates no pods, or whose last retries come too late: by then, the AppWrapper has restarted.
-fn job(spec: &Value, path: &str, grace: Period, report: &mut Findings) {
-    if spec["parallelism"].as_i64() == Some(0) && spec["completions"].as_i64() != Some(0) {
-        let message = "the Job creates no pods, and the AppWrapper does not end: leave it out, or give at least 1";
-        report.doubtful(format!("{path}.parallelism"), Some("0"), message);
-    }
-    // with OnFailure, the kubelet retries, and the pod does not fail
-    if spec["template"]["spec"]["restartPolicy"] != "Never" {
-        return;
-    }
-    let counts_by_index = !spec["backoffLimitPerIndex"].is_null();
-    let field = if counts_by_index { "backoffLimitPerIndex" } else { "backoffLimit" };
-    let Some(limit) = spec[field].as_u64() else { return };
-    let pauses = (0..limit).zip(RETRY_PAUSES.map(Period::from_secs));
-    let mut late = pauses.filter(|(_, pause)| *pause >= grace);
-    if let Some(first @ (fitting, pause)) = late.next() {
-        let (_, last) = late.last().unwrap_or(first);
-        let message = format!(
-            "retry {} begins {pause} after a failure, but the AppWrapper restarts after failureGracePeriod, {grace}: \
-             give at most {fitting}, or set failureGracePeriodDuration above {last}",
-            fitting + 1
-        );
-        report.doubtful(format!("{path}.{field}"), Some(&limit.to_string()), message);
     }
 }
 

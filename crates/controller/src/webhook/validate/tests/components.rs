@@ -383,6 +383,153 @@ fn indexes_that_a_job_set_does_not_report_are_doubtful() {
     );
 }
 
+/// A JobSet of one replicated Job, with more in the spec of the Job.
+fn job_set(more: Value) -> Value {
+    let mut spec = job("a")["spec"].clone();
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "a"},
+        "spec": {"replicatedJobs": [{"name": "a", "template": {"spec": spec}}]}})
+}
+
+#[test]
+fn a_job_that_a_job_set_creates_again_is_doubtful() {
+    for seconds in [0, 60, 86_400] {
+        let said = judged(&given(&[job_set(json!({"ttlSecondsAfterFinished": seconds}))]));
+        let start = "warning: spec.components[0].template.spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished: ";
+        only("ttl", &said, start, "creates a Job again that is deleted after its end");
+    }
+    assert_eq!(judged(&given(&[job_set(json!({}))])), Vec::<String>::new());
+}
+
+#[test]
+fn an_indexed_job_has_completions() {
+    let mode = |mode: Value, completions: Value| json!({"parallelism": 2, "completionMode": mode, "completions": completions});
+    for (more, of_job, of_set) in [
+        (mode(json!(null), json!(null)), false, true),
+        (mode(json!("Indexed"), json!(null)), true, true),
+        (mode(json!("NonIndexed"), json!(null)), false, false),
+        (mode(json!(null), json!(2)), false, false),
+        (mode(json!("Indexed"), json!(2)), false, false),
+        // the API server makes it 1
+        (json!({"completionMode": "Indexed"}), false, false),
+    ] {
+        let set = job_set(more.clone());
+        let mut alone = job("a");
+        alone["spec"] = set["spec"]["replicatedJobs"][0]["template"]["spec"].clone();
+        let jobs = "spec.replicatedJobs[0].template.spec";
+        for (object, path, severity, fragment, is_wrong) in [
+            (alone, "spec", "error", "an Indexed Job requires it", of_job),
+            (set, jobs, "warning", "a JobSet makes its Jobs", of_set),
+        ] {
+            let aw = given(&[object]);
+            if is_wrong {
+                let start = format!("{severity}: spec.components[0].template.{path}.completions: ");
+                only(path, &judged(&aw), &start, fragment);
+            } else {
+                assert_eq!(judged(&aw), Vec::<String>::new(), "{path} {more}");
+            }
+            // it is there already
+            let changed = with(&aw, "/metadata/annotations", json!({"a": "b"}));
+            let said = update(&aw, &changed, Requester::default(), &Config::default());
+            assert_eq!(say(said), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn claims_that_outlive_an_attempt_are_doubtful() {
+    let pod = job("a")["spec"]["template"].clone();
+    let (apps, groups) = ("apps/v1", "leaderworkerset.x-k8s.io/v1");
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let deleted = |when: &str| json!({ "whenDeleted": when });
+    for (claims, policy, is_doubtful) in [
+        (json!([]), json!(null), false),
+        (claims.clone(), json!(null), true),
+        (claims.clone(), deleted("Retain"), true),
+        (claims, deleted("Delete"), false),
+    ] {
+        let mut set =
+            json!({"volumeClaimTemplates": claims, "persistentVolumeClaimRetentionPolicy": policy});
+        let mut group = json!({ "leaderWorkerTemplate": set });
+        set["template"] = pod.clone();
+        group["leaderWorkerTemplate"]["workerTemplate"] = pod.clone();
+        for (api_version, kind, spec, path) in [
+            (apps, "StatefulSet", set, "spec"),
+            (groups, "LeaderWorkerSet", group, "spec.leaderWorkerTemplate"),
+        ] {
+            let said = judged(&given(&[json!({"apiVersion": api_version, "kind": kind,
+                "metadata": {"name": "a"}, "spec": spec})]));
+            if is_doubtful {
+                let start =
+                    format!("warning: spec.components[0].template.{path}.volumeClaimTemplates: ");
+                only(kind, &said, &start, "whenDeleted to Delete");
+            } else {
+                assert_eq!(said, Vec::<String>::new(), "{kind} {policy}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_name_is_one_that_the_controller_of_the_kind_can_use() {
+    let pod = job("a")["spec"]["template"].clone();
+    let ray = json!({"headGroupSpec": {"template": pod}});
+    let groups = |replicas: i64, size: i64| {
+        json!({"replicas": replicas,
+            "leaderWorkerTemplate": {"size": size, "workerTemplate": pod}})
+    };
+    let replicas = |field: &str, kind: &str, count: i64| json!({ field: {kind: {"replicas": count, "template": pod}} });
+    let (ray_v1, operator) = ("ray.io/v1", "kubeflow.org/v1");
+    let lws = "leaderworkerset.x-k8s.io/v1";
+    for (api_version, kind, spec, most, is_dns_1035) in [
+        ("batch/v1", "Job", json!({"template": pod}), 253, false),
+        ("apps/v1", "Deployment", json!({"template": pod}), 253, false),
+        ("apps/v1", "StatefulSet", json!({"template": pod}), 52, false),
+        (lws, "LeaderWorkerSet", groups(1, 1), 52, true),
+        (lws, "LeaderWorkerSet", groups(10, 2), 50, true),
+        (lws, "LeaderWorkerSet", groups(11, 2), 49, true),
+        (ray_v1, "RayCluster", ray.clone(), 53, true),
+        (ray_v1, "RayJob", json!({"rayClusterSpec": ray}), 47, true),
+        (ray_v1, "RayService", json!({"rayClusterConfig": ray}), 47, true),
+        (operator, "PyTorchJob", replicas("pytorchReplicaSpecs", "Worker", 10), 54, true),
+        (operator, "PyTorchJob", replicas("pytorchReplicaSpecs", "Worker", 11), 53, true),
+        (operator, "TFJob", replicas("tfReplicaSpecs", "PS", 1), 58, true),
+        (operator, "XGBoostJob", replicas("xgbReplicaSpecs", "Master", 1), 54, true),
+        (operator, "PaddleJob", replicas("paddleReplicaSpecs", "Worker", 1), 54, true),
+        (operator, "JAXJob", replicas("jaxReplicaSpecs", "Worker", 1), 54, true),
+        (operator, "MPIJob", replicas("mpiReplicaSpecs", "Launcher", 1), 253, false),
+    ] {
+        let named = |name: &str| {
+            given(&[json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name},
+                "spec": spec})])
+        };
+        let of_name = |name: &str| {
+            let mut said = judged(&named(name));
+            said.retain(|line| line.contains(".metadata.name: "));
+            said
+        };
+        let start = "error: spec.components[0].template.metadata.name: Invalid value: ";
+        assert_eq!(of_name(&"a".repeat(most)), Vec::<String>::new(), "{kind}");
+        let long = "a".repeat(most + 1);
+        only(kind, &of_name(&long), start, &format!("must be at most {most} "));
+        for odd in ["1a", "a.b"] {
+            if is_dns_1035 {
+                only(kind, &of_name(odd), start, "beginning with a letter: ");
+            } else {
+                assert_eq!(of_name(odd), Vec::<String>::new(), "{kind}");
+            }
+        }
+        if most < 253 {
+            // it is there already
+            let changed = with(&named(&long), "/metadata/annotations", json!({"a": "b"}));
+            let said = update(&named(&long), &changed, Requester::default(), &Config::default());
+            assert_eq!(say(said), Vec::<String>::new(), "{kind}");
+        }
+    }
+}
+
 #[test]
 fn pods_of_a_kind_of_kubernetes_that_nobody_counts_are_doubtful() {
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "a"},
@@ -644,6 +791,51 @@ fn the_collector_of_a_ray_cluster_requests_no_resources() {
 }
 
 #[test]
+fn a_cluster_that_kuberay_leaves_without_pods_is_reported() {
+    let pod = job("a")["spec"]["template"].clone();
+    for (kind, cluster, is_direct) in [
+        ("RayCluster", None, true),
+        ("RayJob", Some("rayClusterSpec"), false),
+        ("RayService", Some("rayClusterConfig"), false),
+    ] {
+        let said = |field: &str, value: Value| {
+            let mut spec = json!({"headGroupSpec": {"template": pod}});
+            spec[field] = value;
+            if let Some(cluster) = cluster {
+                spec = json!({ cluster: spec });
+            }
+            judged(&given(&[json!({"apiVersion": "ray.io/v1", "kind": kind,
+                "metadata": {"name": "r"}, "spec": spec})]))
+        };
+        let groups = |more: Value| {
+            let mut group = more;
+            group["template"] = pod.clone();
+            said("workerGroupSpecs", json!([group]))
+        };
+        let place = cluster.map_or_else(String::new, |cluster| format!(".{cluster}"));
+        let path = format!("spec.components[0].template.spec{place}");
+        let group = format!("{path}.workerGroupSpecs[0]");
+        let start = format!("error: {group}.minReplicas: Invalid value: \"3\": ");
+        let wrong = groups(json!({"replicas": 3, "minReplicas": 3, "maxReplicas": 2}));
+        only(kind, &wrong, &start, "must be at most maxReplicas, 2");
+        let right = groups(json!({"replicas": 2, "minReplicas": 2, "maxReplicas": 2}));
+        assert_eq!(right, Vec::<String>::new(), "{kind}");
+        let start = format!("warning: {group}.suspend: \"true\": ");
+        let suspended = groups(json!({"replicas": 2, "suspend": true}));
+        only(kind, &suspended, &start, "nobody resumes the group");
+        let running = groups(json!({"replicas": 2, "suspend": false}));
+        assert_eq!(running, Vec::<String>::new(), "{kind}");
+        let upgraded = said("upgradeStrategy", json!({"type": "Recreate"}));
+        if is_direct {
+            assert_eq!(upgraded, Vec::<String>::new(), "{kind}");
+        } else {
+            let start = format!("warning: {path}.upgradeStrategy.type: \"Recreate\": ");
+            only(kind, &upgraded, &start, "KubeRay creates no pods");
+        }
+    }
+}
+
+#[test]
 fn the_training_operator_creates_no_autoscaler() {
     let job = |kind: &str, version: &str, policy: Value| {
         let pod = json!({"spec": {"containers": [{"name": "pytorch", "image": "i"}]}});
@@ -835,10 +1027,14 @@ fn what_pod_set_infos_add_without_a_queue_fits_the_template() {
         aw
     };
     let first = "spec.components[0].podSetInfos";
+    let later =
+        |aw: &Value| say(update(&added(json!([])), aw, Requester::default(), &Config::default()));
     for part in ["nodeSelector", "labels", "annotations"] {
         let aw = added(json!([{part: {"zone": "b"}}]));
         let start = format!("error: {first}[0].{part}[zone]: Invalid value: \"b\": expected \"a\"");
-        only(part, &judged(&aw), &start, "the value in template.spec.template.");
+        for said in [judged(&aw), later(&aw)] {
+            only(part, &said, &start, "the value in template.spec.template.");
+        }
         // Kueue replaces it
         let queued = with(&aw, "/metadata/labels", json!({ QUEUE: "q" }));
         assert_eq!(judged(&queued), Vec::<String>::new(), "{part}");
@@ -848,6 +1044,15 @@ fn what_pod_set_infos_add_without_a_queue_fits_the_template() {
         assert_eq!(say(said), Vec::<String>::new(), "{part}");
         let same = added(json!([{part: {"zone": "a", "rack": "b"}}]));
         assert_eq!(judged(&same), Vec::<String>::new(), "{part}");
+        assert_eq!(later(&same), Vec::<String>::new(), "{part}");
+    }
+    for (part, key, value) in
+        [("labels", "a b", "c"), ("labels", "rack", "a b"), ("annotations", "a b", "c")]
+    {
+        let aw = added(json!([{part: {key: value}}]));
+        for said in [judged(&aw), later(&aw)] {
+            only(part, &said, &format!("error: {first}[0].{part}[{key}]: "), "");
+        }
     }
     let start = format!("warning: {first}: \"2\": ");
     only(

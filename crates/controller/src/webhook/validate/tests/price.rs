@@ -280,7 +280,7 @@ fn nobody_makes_it_larger_later() {
     );
     let mut injected = small.clone();
     injected["spec"]["components"][0]["podSetInfos"] =
-        json!([{"labels": {"a": "x".repeat(400_000)}}]);
+        json!([{"annotations": {"a": "x".repeat(400_000)}}]);
     only(
         "39",
         &changed(&small, &injected, Requester::default()),
