@@ -27,18 +27,47 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 /// a day ahead must not end every grace period at once.
 const TAKEN_IN: u32 = 20;
 
+/// By how much the time of a process may differ from the time of day before the log says so.
+const OFF_MAX: Duration = Duration::from_mins(5);
+/// For how long it must differ: a machine whose clock is being set corrects it sooner.
+const OFF_FOR: Duration = Duration::from_mins(10);
+
 /// A time of day that does not jump: it follows time that passes, and what it is off by it makes up
 /// for slowly. A process begins with the time of day as it is.
 #[derive(Debug, Default)]
-struct Steady(Mutex<Option<(Timestamp, Duration)>>);
+struct Steady {
+    last: Mutex<Option<(Timestamp, Duration)>>,
+    off: Mutex<Off>,
+}
+
+/// Since when a time differs much from the time of day, and whether the log has said so.
+#[derive(Debug, Default)]
+struct Off {
+    since: Option<Duration>,
+    is_told: bool,
+}
 
 impl Steady {
     const fn new() -> Self {
-        Self(Mutex::new(None))
+        Self { last: Mutex::new(None), off: Mutex::new(Off { since: None, is_told: false }) }
     }
 
     fn read(&self, wall: Timestamp, elapsed: Duration) -> Timestamp {
-        let mut last = self.0.locked();
+        let time = self.follow(wall, elapsed);
+        let by = wall.duration_since(time).unsigned_abs();
+        if self.off.locked().is_to_be_told(by, elapsed) {
+            let seconds = by.as_secs();
+            tracing::warn!(
+                seconds,
+                "The clock of this node differs from the time of this process, which adjusts \
+                 slowly. If the clock is right now, restart the process."
+            );
+        }
+        time
+    }
+
+    fn follow(&self, wall: Timestamp, elapsed: Duration) -> Timestamp {
+        let mut last = self.last.locked();
         let time = last.map_or(wall, |(time, at)| {
             let passed = elapsed.saturating_sub(at);
             let expected = time.checked_add(passed).unwrap_or(time);
@@ -51,7 +80,21 @@ impl Steady {
     }
 
     fn forget(&self) {
-        *self.0.locked() = None;
+        *self.last.locked() = None;
+    }
+}
+
+impl Off {
+    /// Notes a difference. Whether it has been too large for so long that the log says so, once.
+    fn is_to_be_told(&mut self, by: Duration, elapsed: Duration) -> bool {
+        if by <= OFF_MAX {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(elapsed);
+        let tells = !self.is_told && elapsed.saturating_sub(since) >= OFF_FOR;
+        self.is_told |= tells;
+        tells
     }
 }
 
@@ -187,7 +230,8 @@ impl Clock for ManualClock {
     }
 }
 
-fn around(moment: Timestamp) -> (Timestamp, Timestamp) {
+/// A moment in whole seconds, rounded down and rounded up.
+pub(crate) fn around(moment: Timestamp) -> (Timestamp, Timestamp) {
     let down = whole_seconds(moment);
     let up = if down < moment { down.as_second().saturating_add(1) } else { down.as_second() };
     (down, Timestamp::from_second(up).unwrap_or(moment))
@@ -200,6 +244,7 @@ fn whole_seconds(moment: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::testing::keep_lines;
 
     #[test]
     fn a_jump_is_taken_in_slowly() {
@@ -211,6 +256,31 @@ mod tests {
             assert_eq!(clock.now(), second(1), "{jump}");
             clock.advance(Duration::from_mins(2));
             assert_eq!(clock.now(), second(want), "{jump}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_differs_from_the_clock_for_long_is_told_once() {
+        for (jump, minutes, want) in [
+            (86_400, 9, 0),
+            (86_400, 10, 1),
+            (86_400, 60, 1),
+            (-86_400, 60, 1),
+            (299, 60, 0),
+            (310, 60, 0), // it is made up for sooner
+        ] {
+            let (lines, guard) = keep_lines(false, "warn");
+            let clock = ManualClock::at(Timestamp::from_second(100_000).unwrap());
+            clock.now();
+            clock.jump(jump);
+            clock.now();
+            for _ in 0..minutes {
+                clock.advance(Duration::from_mins(1));
+                clock.now();
+            }
+            drop(guard);
+            let count = lines.text().matches("differs from the time of this process").count();
+            assert_eq!(count, want, "{jump} {minutes}");
         }
     }
 

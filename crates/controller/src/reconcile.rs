@@ -26,6 +26,7 @@ use crate::act;
 use crate::act::events::About;
 use crate::api::{Phase, keys};
 use crate::client;
+use crate::clock;
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::mutations::{self, Mutation};
@@ -515,7 +516,7 @@ fn compare(
     for finding in &findings {
         shadow.note(finding);
     }
-    let again = again.map(|at| context.clock.until(at));
+    let again = again.map(|at| due_in(context, at));
     match (requeue(context, memory, wrapper, decision), again) {
         (Next::After(pause), Some(again)) => Next::After(pause.min(again)),
         (Next::OnChange, Some(again)) => Next::After(again),
@@ -563,6 +564,11 @@ fn unwatched_for(context: &Context, wrapper: &Wrapper, decision: &Decision) -> O
     (changes && components.any(is_blind)).then_some(observe::UNWATCHED_AGAIN_AFTER)
 }
 
+/// How long it is until a decision finds that a moment is over: decisions go by whole seconds, rounded down.
+fn due_in(context: &Context, moment: Timestamp) -> Duration {
+    context.clock.until(clock::around(moment).1)
+}
+
 fn requeue(
     context: &Context,
     memory: &ReconcileState,
@@ -572,7 +578,7 @@ fn requeue(
     if mutations::is_present(Mutation::DeadlineForgotten) {
         return Next::OnChange;
     }
-    let deadline = decision.requeue.map(|at| context.clock.until(at));
+    let deadline = decision.requeue.map(|at| due_in(context, at));
     let unseen = memory.unshown_for().into_iter().chain(memory.pods_unseen_for());
     let unwatched = unwatched_for(context, wrapper, decision);
     deadline.into_iter().chain(unseen).chain(unwatched).min().map_or(Next::OnChange, Next::After)

@@ -24,7 +24,7 @@ pub(super) struct Lease {
     pub(super) leadership: Leadership,
     /// Becomes true once the caches are listed.
     ready: watch::Sender<bool>,
-    /// When a call for the Lease last failed before it was won.
+    /// Up to when nobody may have led before it was won.
     won: oneshot::Receiver<Option<Timestamp>>,
 }
 
@@ -57,8 +57,8 @@ impl Lease {
 /// Holds the Lease once it is won, until it is lost or not needed any more.
 async fn hold(mut election: Election, won: oneshot::Sender<Option<Timestamp>>, stop: Stop) {
     let lost = async {
-        let failed_at = election.won().await;
-        if won.send(failed_at).is_err() {
+        let gap_before = election.won().await;
+        if won.send(gap_before).is_err() {
             return; // the controller has ended
         }
         election.lost().await;
@@ -83,11 +83,11 @@ pub(super) async fn lead(
         if listed.wait_for(|listed| *listed).await.is_ok() {
             ready.send_replace(true);
         }
-        let Ok(failed_at) = won.await else {
+        let Ok(gap_before) = won.await else {
             return std::future::pending().await; // it has ended, and so does the process
         };
-        if let Some(failed_at) = failed_at {
-            context.gap_before.get_or_init(|| failed_at);
+        if let Some(gap_before) = gap_before {
+            context.gap_before.get_or_init(|| gap_before);
         }
         context.metrics.set_leader(true);
     };

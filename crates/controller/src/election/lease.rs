@@ -6,11 +6,13 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 /// How many times our own duration another candidate's Lease may last, whatever it says.
 const LASTS_AT_MOST: u32 = 10;
+/// A Lease whose last renewal is longer ago had no leader for a while. A failover or a rolling restart takes less time.
+const LED_LATELY: SignedDuration = SignedDuration::from_mins(1);
 /// The most characters of another holder's name that are logged.
 const HOLDER_CHARS_MAX: usize = 100;
 
@@ -90,6 +92,13 @@ impl Record {
     /// The same for a log, and not longer than a name is.
     pub(super) fn holder_shown(&self) -> String {
         self.holder().chars().take(HOLDER_CHARS_MAX).collect()
+    }
+
+    /// Whether it says that nobody has led for a while. One that was never renewed does not.
+    pub(super) fn is_long_free(&self, now: Timestamp) -> bool {
+        let renewed = self.object["spec"]["renewTime"].as_str();
+        let renewed = renewed.and_then(|text| text.parse::<Timestamp>().ok());
+        renewed.is_some_and(|at| now.duration_since(at) > LED_LATELY)
     }
 
     /// How long it lasts: what it says, but not shorter than ours, by which its holder may have been

@@ -66,6 +66,8 @@ pub struct Election {
     tried: bool,
     /// A read or a write of the Lease that failed, unless it is known to tell nothing about the leader.
     failure: Option<Failure>,
+    /// When this replica last wrote over a Lease that nobody had held for a while.
+    free_until: Option<Timestamp>,
 }
 
 /// The last call about the Lease that failed.
@@ -85,8 +87,8 @@ impl Election {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
         let leases = Leases { client, path: Lease::url_path(&(), Some(&candidate.namespace)) };
         let (_, ready) = watch::channel(true);
-        let (record, tried, failure) = (None, false, None);
-        Self { candidate, leases, clock, leadership, ready, record, tried, failure }
+        let (record, tried, failure, free_until) = (None, false, None, None);
+        Self { candidate, leases, clock, leadership, ready, record, tried, failure, free_until }
     }
 
     /// The same, but it takes the Lease only once `ready` is true, which it then stays. Until then, it only reads the Lease.
@@ -102,8 +104,9 @@ impl Election {
         self.leadership.clone()
     }
 
-    /// Waits until this replica leads. Errors are logged and retried. Returns when the last one was: an outage of the API
-    /// server ends the process that led when it began. One that the leader survived is left out once it is long ago.
+    /// Waits until this replica leads. Errors are logged and retried. Returns up to when nobody may have led: until the last
+    /// error, since an outage of the API server ends the process that led when it began, or until now where nobody had renewed
+    /// the Lease for a while. An error that the leader survived is left out once it is long ago.
     pub async fn won(&mut self) -> Option<Timestamp> {
         loop {
             let pause = match self.turn(self.candidate.times.renew_deadline).await {
@@ -119,7 +122,7 @@ impl Election {
             }
         }
         tracing::info!(identity = self.candidate.identity, "Acquired leadership.");
-        self.failure.as_ref().map(|failure| failure.at)
+        self.failure.as_ref().map(|failure| failure.at).max(self.free_until)
     }
 
     /// Renews until leadership is lost.
@@ -281,6 +284,10 @@ impl Election {
         let name = &self.candidate.name;
         let entry = self.entry(&self.candidate.identity);
         let lease = record.map_or_else(|| lease::first(&entry), |it| it.written(step, &entry));
+        let (now, at) = self.clock.around_now();
+        if step == Step::Take && record.is_some_and(|record| record.is_long_free(now)) {
+            self.free_until = Some(at);
+        }
         // others count from when it is applied, which is later
         let sent = self.clock.elapsed();
         let written = match record {
@@ -443,6 +450,51 @@ mod tests {
             let mut election = Election::new(Client::new(service, "default"), clock, candidate);
             let failed_at = election.won().await;
             assert_eq!(failed_at.is_some(), is_known, "{minutes} min each: {reads:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_nobody_had_held_for_a_while_tells_of_it() {
+        let now = "2027-01-15T08:00:00Z".parse::<Timestamp>().unwrap();
+        for (renewed, is_known) in [
+            (Some(json!("2027-01-15T07:59:55.000000Z")), false), // released 5 s ago
+            (Some(json!("2027-01-15T07:59:00.000000Z")), false),
+            (Some(json!("2027-01-15T07:58:59.000000Z")), true),
+            (Some(json!("2026-01-15T08:00:00.000000Z")), true),
+            (Some(json!("2028-01-15T08:00:00.000000Z")), false), // by a clock that is ahead
+            (Some(json!("9999-12-31T23:59:59.000000Z")), false),
+            (Some(json!(null)), false),
+            (None, false), // there is no Lease
+        ] {
+            let found = renewed.clone().map(|renewed| {
+                let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 15,
+                    "renewTime": renewed});
+                let metadata = json!({"name": "lock", "resourceVersion": "1"});
+                json!({"metadata": metadata, "spec": spec})
+            });
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let absent = json!({"status": "Failure", "code": 404, "message": "no"});
+                let found = found.clone();
+                async move {
+                    let (code, body) = if request.method() == http::Method::GET {
+                        found.map_or_else(
+                            || (404, absent.to_string().into_bytes()),
+                            |lease| (200, lease.to_string().into_bytes()),
+                        )
+                    } else {
+                        (200, request.into_body().collect_bytes().await?.to_vec())
+                    };
+                    let body = Body::from(body);
+                    Ok::<_, Error>(Response::builder().status(code).body(body).unwrap())
+                }
+            });
+            let (namespace, name) = ("system".to_owned(), "lock".to_owned());
+            let identity = "me".to_owned();
+            let candidate = Candidate { namespace, name, identity, times: Times::default() };
+            let clock = Arc::new(ManualClock::at(now));
+            let mut election = Election::new(Client::new(service, "default"), clock, candidate);
+            let want = is_known.then_some(now);
+            assert_eq!(election.won().await, want, "{renewed:?}");
         }
     }
 

@@ -169,7 +169,8 @@ impl SeenWorkload {
     /// What matters of it for a decision.
     #[must_use]
     pub fn into_snapshot(self) -> Workload {
-        let (holds_quota, evicted) = (self.is("QuotaReserved"), self.is("Evicted"));
+        let (evicted, finished) = (self.is("Evicted"), self.is("Finished"));
+        let holds_quota = self.is("QuotaReserved") && !finished;
         Workload {
             name: self.name,
             uid: self.uid,
@@ -178,6 +179,7 @@ impl SeenWorkload {
             deactivated_for: self.deactivated_for,
             holds_quota,
             evicted,
+            finished,
             unhealthy_nodes: self.unhealthy_nodes,
             has_topology: self.has_topology,
         }
@@ -280,11 +282,14 @@ mod tests {
             deactivated_for: Some("3".into()),
             holds_quota: true,
             evicted: false,
+            finished: false,
             unhealthy_nodes: vec!["node-1".into()],
             has_topology: true,
         };
         assert_eq!(of_owner(&seen, "uid").unwrap().into_snapshot(), want);
         assert_eq!(of_owner(&seen[..2], "uid"), None);
+        let finished = of_owner(&seen[..3], "uid").unwrap().into_snapshot();
+        assert_eq!((finished.finished, finished.holds_quota), (true, false));
     }
 
     #[test]

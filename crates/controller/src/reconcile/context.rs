@@ -79,7 +79,7 @@ pub struct Context {
     pub shadow: Option<Shadow>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
     pub witness: Option<Witness>,
-    /// When a call for the Lease last failed before this process led: nobody may have decided up to then.
+    /// Up to when nobody may have decided before this process led: a call for the Lease failed, or nobody held it.
     pub gap_before: OnceLock<Timestamp>,
     /// The log has said that the definition of AppWrapper is another version's.
     pub(super) has_told_of_definition: AtomicBool,

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::draft::Draft;
-use super::{Facts, components, failed, failure};
+use super::{Facts, attempts, components, failed, failure};
 use crate::api::{AppWrapperStatus, Budget, condition};
 use crate::mutations::{self, Mutation};
 use crate::tuning::Period;
@@ -46,7 +46,7 @@ pub fn refill(draft: &mut Draft<'_>, until: Timestamp) -> bool {
     let stored = &draft.facts.snapshot.status;
     let Some(since) = ready_since(draft, stored) else { return false };
     let until = until.min(draft.facts.now);
-    let calm = longest_calm(draft, since, until);
+    let calm = longest_calm(draft, complete_since(draft, since, until), until);
     give_back(&mut draft.status, draft.facts, until - calm, until)
 }
 
@@ -59,7 +59,7 @@ pub fn next_refill(status: &AppWrapperStatus, facts: Facts<'_>) -> Option<Timest
     }
     let mut draft = Draft::new(facts);
     draft.status.clone_from(status);
-    let since = ready_since(&draft, status)?;
+    let since = complete_since(&draft, ready_since(&draft, status)?, facts.now);
     let since = interruptions(&draft, since, facts.now).last().copied().unwrap_or(since);
     all.into_iter().map(|refill| refill.after.after(since)).min()
 }
@@ -135,6 +135,13 @@ fn longest_calm(draft: &Draft<'_>, since: Timestamp, until: Timestamp) -> Signed
     moments.push(until);
     let calms = moments.windows(2).map(|pair| pair[1].duration_since(pair[0]));
     calms.max().unwrap_or_default()
+}
+
+/// Since when all pods are there, of those that are there at a moment. `PodsReady` is as it was seen: while the controller was
+/// away, one that was created later may have replaced others that are gone.
+fn complete_since(draft: &Draft<'_>, since: Timestamp, until: Timestamp) -> Timestamp {
+    let created = attempts::pods(draft.facts.snapshot).filter_map(|pod| pod.created);
+    created.filter(|at| *at < until).fold(since, Timestamp::max)
 }
 
 /// When pods failed between two moments, the first failure first. `PodsReady` is as it was seen: a pod that failed while the

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{Facts, attempts, consequence, failure};
+use super::{Facts, attempts, consequence, failure, input};
 use crate::api::{AppWrapperStatus, PodSet, PodSetSince, condition};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, End, Outcome, Pod, PodPhase, Presence, Snapshot};
@@ -294,7 +294,8 @@ pub fn lacking_since(
 ///
 /// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that
 /// failed since then had been ready before, even if that was not recorded, though not after another one was created
-/// that has not run yet; and what happened while the API server did not answer is not known at all.
+/// that has not run yet; and what happened while the API server did not answer, or no controller ran, is not known at all.
+/// Calls that keep failing delay the end for a limited time.
 pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     if !health.terminating.is_empty() {
         return None;
@@ -302,8 +303,10 @@ pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Tim
     let ended = health.failed.iter().filter_map(|pod| failure::ended_at(pod)).max();
     let ended = ended.map(|ended| ended.min(draft.facts.now));
     let ended = ended.map(|ended| health.oldest_pending().map_or(ended, |at| at.min(ended)));
-    let known_from = ended.into_iter().chain(draft.facts.snapshot.last_gap).max();
-    recorded_unready_since(draft, health).map(|since| known_from.map_or(since, |at| at.max(since)))
+    let recorded = recorded_unready_since(draft, health)?;
+    let latest = input::gap_max(draft.facts).after(recorded);
+    let gap = draft.facts.snapshot.last_gap.map(|gap| gap.min(latest));
+    ended.into_iter().chain(gap).chain([recorded]).max()
 }
 
 fn recorded_unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {

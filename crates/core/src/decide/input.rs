@@ -17,9 +17,14 @@ use crate::tuning::Period;
 
 /// Reason of the event that names what is wrong with a status.
 const INVALID: &str = "InvalidStatus";
-/// A delay up to this may have been decided by a policy that is no longer in force. As long may calls that fail delay a hang,
-/// however short `gracePeriodMaximum` is.
-pub(super) const DECIDED_MAX: Period = Period::from_secs(24 * 3600);
+/// A delay up to this may have been decided by a policy that is no longer in force. As long may calls that fail delay a
+/// decision, however short `gracePeriodMaximum` is.
+const DECIDED_MAX: Period = Period::from_secs(24 * 3600);
+
+/// How long calls that keep failing, or a controller that begins again and again, delay a decision at most.
+pub(super) fn gap_max(facts: Facts<'_>) -> Period {
+    facts.config.fault_tolerance.grace_maximum.max(DECIDED_MAX)
+}
 
 /// The snapshot with what can be true of its status. What cannot is written back with the next status.
 pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
@@ -135,8 +140,7 @@ fn retry_bound(facts: Facts<'_>) -> RetryBound {
         return RetryBound { latest: Timestamp::MAX, instead: Timestamp::MAX };
     }
     let longest = longest_delay(facts);
-    let ceiling = facts.config.fault_tolerance.grace_maximum.max(DECIDED_MAX);
-    let latest = ceiling.max(longest).after(facts.anchor);
+    let latest = gap_max(facts).max(longest).after(facts.anchor);
     RetryBound { latest, instead: longest.after(facts.anchor) }
 }
 

@@ -13,7 +13,7 @@ use super::policy::{Ignored, Judged};
 use super::problem::Problem;
 use super::replacement::{AFTER_GAP, Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
-use super::{Facts, attempts, failure, no_fit};
+use super::{Facts, attempts, failure, input, no_fit};
 use crate::api::condition::unhealthy;
 use crate::api::{Category, FailureRecord, WaitFor};
 use crate::mutations::{self, Mutation};
@@ -488,10 +488,11 @@ fn never_ready<'a>(draft: &mut Draft<'a>, health: &PodSetHealth<'a>) -> Option<P
     let unready = runs.filter_map(|pod| pod.conditions.iter().find(|it| it.kind == "Ready"));
     let unready = unready.filter(|ready| ready.status != "True").filter_map(|ready| ready.since);
     let ready = health::ready_since(draft, health).unwrap_or(facts.now);
-    let known = facts.snapshot.last_gap.into_iter().chain([ready, waited]);
     // the clock of a node may be ahead
     let unready = unready.map(|at| at.min(facts.now)).min();
-    let since = unready.into_iter().chain(known).max()?;
+    let known = unready.into_iter().chain([ready, waited]).max()?;
+    let latest = input::gap_max(facts).after(known);
+    let since = facts.snapshot.last_gap.map_or(known, |gap| gap.min(latest).max(known));
     let unready_from = facts.limits.warmup_grace.after(since);
     if facts.now < unready_from {
         draft.look_again(unready_from);

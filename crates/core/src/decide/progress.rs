@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
-use super::input::DECIDED_MAX;
+use super::input;
 use super::policy::category;
 use super::policy::failure_view::FailureView;
 use super::policy::pod_failure::Judged;
@@ -65,7 +65,7 @@ struct Guard<'a> {
     field: &'static str,
     /// When the API server answered again after a gap.
     gap: Option<Timestamp>,
-    /// How long calls that keep failing delay the hang at most.
+    /// How long calls that keep failing, or a process that begins again and again, delay the hang at most.
     gap_max: Period,
     /// Since when pods can report over HTTP.
     reports_since: Option<Timestamp>,
@@ -177,12 +177,13 @@ impl Guard<'_> {
         self.within.after(self.since)
     }
 
-    /// When the hang is acted on: reports that could not be made or written meanwhile have some time. However often calls fail,
-    /// it ends: of one call that is refused each time, nothing tells that others are answered.
+    /// When the hang is acted on: reports that could not be made or written meanwhile have some time. However often calls fail
+    /// or the process begins anew, it ends: of one call that is refused each time, nothing tells that others are answered.
     fn due(&self) -> Timestamp {
-        let latest = self.gap_max.after(self.deadline());
-        let written = self.gap.map(|gap| AFTER_GAP.after(gap).min(latest));
-        let made = self.reports_since.map(|since| self.within.after(since));
+        let latest = |most: Period| most.after(self.deadline());
+        let written = self.gap.map(|gap| AFTER_GAP.after(gap).min(latest(self.gap_max)));
+        let most = self.gap_max.max(self.within);
+        let made = self.reports_since.map(|since| self.within.after(since).min(latest(most)));
         written.into_iter().chain(made).fold(self.deadline(), Timestamp::max)
     }
 
@@ -244,7 +245,7 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
         None => (ready, rules.start_within, START),
     };
     let Snapshot { last_gap: gap, reports_since, .. } = *facts.snapshot;
-    let gap_max = facts.config.fault_tolerance.grace_maximum.max(DECIDED_MAX);
+    let gap_max = input::gap_max(facts);
     Some(Guard { last, since, within: within?, field, gap, gap_max, reports_since })
 }
 

@@ -28,10 +28,12 @@ pub struct Workload {
     pub active: bool,
     /// The attempt in the annotation of the controller that has deactivated it; none where it has none.
     pub deactivated_for: Option<String>,
-    /// Its condition `QuotaReserved` is True.
+    /// Its condition `QuotaReserved` is True, and it is not finished.
     pub holds_quota: bool,
     /// Its condition `Evicted` is True.
     pub evicted: bool,
+    /// Its condition `Finished` is True: Kueue no longer acts on it.
+    pub finished: bool,
     /// `status.unhealthyNodes`: Kueue looks for replacements of these nodes.
     pub unhealthy_nodes: Vec<String>,
     /// All of its pods have places in a topology: Kueue replaces failed nodes of it.

@@ -527,6 +527,30 @@ async fn a_kind_that_is_not_watched_is_looked_at_now_and_then_while_something_ma
     }
 }
 
+/// A decision goes by the whole second before.
+#[tokio::test]
+async fn a_deadline_within_a_second_is_over_at_the_next_whole_one() {
+    let millis = Duration::from_millis;
+    for (grace, waits) in [
+        (Duration::from_nanos(1), millis(500)),
+        (millis(500), millis(500)),
+        (millis(1000), millis(500)),
+        (millis(1001), millis(1500)),
+    ] {
+        let mut context = context(&Arc::default(), Duration::ZERO);
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH + millis(7500)));
+        context.clock = clock.clone();
+        let wrapper = wrapper(Phase::Succeeded, false, false);
+        let due = Timestamp::UNIX_EPOCH + Duration::from_secs(7) + grace;
+        let decision =
+            Decision { next: Phase::Succeeded, requeue: Some(due), ..Decision::default() };
+        let next = requeue(&context, &ReconcileState::default(), &wrapper, &decision);
+        assert_eq!(next, Next::After(waits), "{grace:?}");
+        clock.advance(waits);
+        assert!(context.clock.now() >= due, "{grace:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_only_deletes_does_not_wait_for_retry_policies_and_misses_none() {
     for (phase, suspend, deleting, want) in [

@@ -117,6 +117,17 @@ fn a_pod_that_failed_interrupts_readiness_also_if_nobody_saw_it() {
 }
 
 #[test]
+fn a_pod_that_was_created_later_was_not_running_before() {
+    let spec = "failurePolicy: {maxRestarts: 2, refill: {after: 1h}}";
+    // the controller was away: others that it replaced were drained, and are gone
+    let world = ready(0, 2).spec(spec).ready(0, 1).pod(0, |pod| pod.created = Some(at(3600)));
+    for (second, want) in [(3660, None), (7199, None), (7200, Some(budget(0, 2, 7200)))] {
+        assert_eq!(world.decide(second).status.budget, want, "{second}");
+    }
+    assert_eq!(world.settled(3660).decide(3660).requeue, Some(at(7200)));
+}
+
+#[test]
 fn a_budget_is_never_more_than_was_counted() {
     let mut world = fails(ready(0, 1).spec("failurePolicy: {maxRestarts: 2}"), 20, 1, "n");
     world.snapshot.status.budget = Some(budget(7, 7, 0));

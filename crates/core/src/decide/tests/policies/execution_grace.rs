@@ -188,7 +188,16 @@ fn pods_that_a_later_step_waits_for_do_not_run_unready_for_ever() {
     let said = (unhealthy.reason.as_str(), unhealthy.message.as_str());
     assert_eq!(said, ("InsufficientPodsReady", message));
     let runs = || first_of(&all).with(pod()).settled(10);
+    let after_gap = |second| {
+        let mut world = runs();
+        world.snapshot.last_gap = Some(at(second));
+        world
+    };
     check(vec![
+        ("an outage", after_gap(200), 499, "None"),
+        ("… was long ago", after_gap(200), 500, "Wait 560"),
+        ("calls that fail for ever", after_gap(90_000), 86_709, "None"),
+        ("… for too long", after_gap(90_000), 86_710, "Wait 86770"),
         ("warm-up", runs(), 309, "None"),
         ("… and failure grace", runs(), 310, "Wait 370"),
         ("… are over", runs(), 370, "Restart retryLimit 0 of 3"),

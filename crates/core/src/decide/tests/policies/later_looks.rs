@@ -40,6 +40,24 @@ fn a_pod_that_never_runs_is_not_given_more_time_by_others_that_fail() {
     ]);
 }
 
+/// No controller ran until second 2400: a pod of the Job was drained, and its successor was created 10 s before.
+#[test]
+fn what_happened_while_no_controller_ran_is_given_its_time() {
+    let world = |gap: Option<i64>| {
+        let pending = Pod { created: Some(at(2390)), ..pod_of(0, PodPhase::Pending) };
+        let mut world = running(&["Job/work:1"]).with(pending);
+        world.snapshot.last_gap = gap.map(at);
+        world
+    };
+    check(vec![
+        ("it was not away", world(None), 2400, "Restart retryLimit 0 of 3"),
+        ("it was away", world(Some(2400)), 2400, "Wait 2760"),
+        ("… and the pod does not run", world(Some(2400)), 2760, "Restart retryLimit 0 of 3"),
+        ("calls that fail for ever", world(Some(90_000)), 86_759, "Wait 86760"),
+        ("… for too long", world(Some(90_000)), 86_760, "Restart retryLimit 0 of 3"),
+    ]);
+}
+
 /// A kubelet rejects each pod of a `StatefulSet`, which deletes it and creates the next one: the second of its restart.
 fn rejected_again_and_again(deletion: impl Fn(Pod) -> Pod) -> Option<i64> {
     let mut world = running(&["StatefulSet/work:1"]);

@@ -244,6 +244,10 @@ fn a_return_that_is_not_possible_keeps_the_quota() {
             WorkloadRead::Absent,
             "Cannot return to the queue; the quota stays reserved: the AppWrapper has no Workload",
         ),
+        (
+            WorkloadRead::Found(Workload { finished: true, ..workload(false, Some("0")) }),
+            "Cannot return to the queue; the quota stays reserved: its Workload is finished",
+        ),
     ] {
         let mut world = returning(Phase::Resetting);
         world.snapshot.workload = seen;

@@ -164,6 +164,8 @@ fn reports_that_could_not_be_written_have_some_time_after_an_outage() {
         ("the server was down until now", reports_since(690), 700, "Wait 1290"),
         ("its clients have had their time", reports_since(690), 1290, "Restart retryLimit 0 of 3"),
         ("it was up before the report", reports_since(50), 700, "Restart retryLimit 0 of 3"),
+        ("it begins again and again", reports_since(87_000), 87_099, "Wait 87100"),
+        ("… for too long", reports_since(87_000), 87_100, "Restart retryLimit 0 of 3"),
     ]);
     let failed_at = after_gap(690).decide(720).status.attempts.pop().unwrap().failed_at;
     assert_eq!(failed_at, Some(Time(at(700))), "the hang itself was earlier");
