@@ -324,7 +324,7 @@ fn sent(wrapper: &Wrapper) -> String {
 fn running(wrapper: &Wrapper) -> String {
     let place = if is_sent(wrapper) { " in the worker cluster" } else { "" };
     let conditions = &wrapper.status.conditions;
-    if let Some(what) = unhealthy(wrapper) {
+    if let Some(what) = unhealthy(wrapper).or_else(|| over_quota(wrapper)) {
         return what;
     }
     match condition::find(conditions, condition::PODS_READY) {
@@ -362,6 +362,12 @@ fn awaited(wrapper: &Wrapper) -> Option<String> {
 fn unhealthy(wrapper: &Wrapper) -> Option<String> {
     let unhealthy = condition::find(&wrapper.status.conditions, condition::UNHEALTHY)?;
     (unhealthy.status == "True").then(|| format!("{}: {}", unhealthy.reason, unhealthy.message))
+}
+
+/// Which pods are too many, where some are.
+fn over_quota(wrapper: &Wrapper) -> Option<String> {
+    let over = condition::find(&wrapper.status.conditions, condition::PODS_OVER_QUOTA)?;
+    (over.status == "True").then(|| format!("{}: {}", over.type_, over.message))
 }
 
 /// Why it failed: the first cause, where it is recorded.

@@ -11,7 +11,7 @@ use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
 use super::list::{DEACTIVATED, awaits_admission};
 use super::reach::Written;
-use super::workload::{Queued, other_queue, requeuing};
+use super::workload::{Queued, in_words, other_queue, requeuing};
 use super::{Done, Target, block_on, multikueue, now};
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
@@ -329,7 +329,9 @@ fn stuck(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<(String, String)>
             ),
         ));
     }
-    let why = given_up(workload, wrapper).or_else(|| other_queue(workload, wrapper))?;
+    let why = finished(workload, wrapper)
+        .or_else(|| given_up(workload, wrapper))
+        .or_else(|| other_queue(workload, wrapper))?;
     let remedy = if wrapper.is_prebuilt {
         format!(
             "Kueue does not create a prebuilt Workload: save its manifest (kubectl get workload {name} \
@@ -340,6 +342,17 @@ fn stuck(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<(String, String)>
         format!("to let Kueue create another one: {delete}")
     };
     Some((why, remedy))
+}
+
+/// That Kueue has finished the Workload of one that is suspended and has not ended, as where it cannot start it. Without a
+/// queue, Kueue does not have to start it.
+fn finished(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<String> {
+    let by = workload.condition("Finished").filter(|it| it.status == "True")?;
+    let is_needed = wrapper.queue.is_some() && wrapper.spec.suspend;
+    is_needed.then(|| {
+        let (name, why) = (&workload.name, in_words(by));
+        format!("Kueue has finished its Workload {name} ({why}) and does not start it")
+    })
 }
 
 /// The condition by which Kueue itself has deactivated a Workload, for more than `spec.active`: it does not take that back

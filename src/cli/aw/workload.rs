@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::explain::text::span;
-use crate::api::Phase;
+use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::observe::workload::{self, SeenWorkload, WorkloadCondition};
@@ -70,9 +70,13 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued, now: Timestamp) -> Op
             "it has no Workload: only MultiKueue of the manager cluster creates one for a copy"
                 .to_owned(),
         )),
-        Queued::Nothing if !wrapper.status.attempts.is_empty() => Some(plain(
+        Queued::Nothing if has_run(wrapper) => Some(plain(
             "its Workload was deleted: Kueue no longer counts its quota, and suspends the AppWrapper".to_owned(),
         )),
+        Queued::Nothing if wrapper.is_prebuilt => Some(plain(format!(
+            "its prebuilt Workload does not exist or belongs to another object: create one with the name in {}",
+            keys::PREBUILT_WORKLOAD
+        ))),
         Queued::Nothing if !names::is_label(&wrapper.name) || wrapper.name.len() > names::APPWRAPPER_MAX => {
             Some(plain(format!(
                 "Kueue cannot create its Workload: the name of an AppWrapper with a queue must be at most {} lower-case \
@@ -88,6 +92,12 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued, now: Timestamp) -> Op
         )),
         Queued::Hidden(why) => Some(plain(format!("cannot list its Workload: {why}"))),
     }
+}
+
+/// Whether Kueue has admitted it for an attempt that is not over.
+fn has_run(wrapper: &Wrapper) -> bool {
+    let waits = [Phase::Empty, Phase::Suspended].contains(&wrapper.status.phase);
+    !waits && !wrapper.status.attempts.is_empty()
 }
 
 /// The most admission checks that are named.
@@ -133,16 +143,19 @@ pub(super) fn requeuing(workload: &SeenWorkload, now: Timestamp) -> Option<Strin
 const NOT_TRIED: &str = "waiting in its queue; Kueue has not tried to admit it: with StrictFIFO, it waits for the \
                          Workloads ahead of it";
 
+/// The reason and the message of a condition, as far as it has them.
+pub(super) fn in_words(condition: &WorkloadCondition) -> String {
+    match (condition.reason.as_str(), condition.message.as_str()) {
+        ("", message) => message.to_owned(),
+        (reason, "") => reason.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
 /// What Kueue says: why it is not admitted, where it is not.
 fn message(workload: &SeenWorkload, wrapper: &Wrapper, now: Timestamp) -> String {
-    let said = |condition: &WorkloadCondition| match (condition.reason.as_str(), &condition.message)
-    {
-        ("", message) => message.clone(),
-        (reason, message) if message.is_empty() => reason.to_owned(),
-        (reason, message) => format!("{reason}: {message}"),
-    };
     let when = |kind: &str, status: &str| {
-        workload.condition(kind).filter(|condition| condition.status == status).map(said)
+        workload.condition(kind).filter(|condition| condition.status == status).map(in_words)
     };
     if let Some(finished) = when("Finished", "True") {
         return format!("finished: {finished}");
@@ -174,7 +187,7 @@ fn message(workload: &SeenWorkload, wrapper: &Wrapper, now: Timestamp) -> String
         // one from before the reservation says nothing
         let stands = |one: &&WorkloadCondition| !one.reason.starts_with("NoReservation");
         let admitted = workload.condition("Admitted").filter(stands);
-        let admitted = admitted.filter(|one| one.status == "False").map(said);
+        let admitted = admitted.filter(|one| one.status == "False").map(in_words);
         let admitted = admitted.map(|said| format!(": {said}")).unwrap_or_default();
         return format!("quota reserved, waiting for admission{admitted}");
     }
@@ -320,7 +333,13 @@ mod tests {
         };
         assert_eq!(gone(Phase::Succeeded, 1), None);
         assert!(gone(Phase::Running, 1).unwrap().starts_with("its Workload was deleted"));
-        assert!(gone(Phase::Suspended, 0).unwrap().contains("has not created its Workload"));
+        for (phase, attempts) in [(Phase::Suspended, 0), (Phase::Suspended, 1), (Phase::Empty, 1)] {
+            let said = gone(phase, attempts).unwrap();
+            assert!(said.contains("has not created its Workload"), "{phase} {attempts}: {said}");
+        }
+        let prebuilt = Wrapper { is_prebuilt: true, ..gpu() };
+        let said = standing(&prebuilt, &Queued::Nothing, at(0)).unwrap().message;
+        assert!(said.starts_with("its prebuilt Workload does not exist"), "{said}");
         let deleting = Wrapper { deleting: true, ..gpu() };
         assert_eq!(standing(&deleting, &Queued::Nothing, at(0)), None);
         let copy = Wrapper { has_manager: true, ..gpu() };

@@ -87,6 +87,27 @@ fn each_phase_says_what_it_waits_for() {
 }
 
 #[test]
+fn too_many_pods_are_named_unless_something_is_wrong() {
+    let bad = condition("Unhealthy", "True", "FoundFailedPods", "Pod/p failed");
+    let well = condition("Unhealthy", "False", "FoundNoFailedPods", "");
+    let ready = condition("PodsReady", "True", "R", "all");
+    let pods = "Job/j: pod set 0-0 has 3 live pods, but only 2 are declared";
+    let over = |status: &str| condition("PodsOverQuota", status, "PodsOverQuota", pods);
+    let named = format!("PodsOverQuota: {pods}");
+    let named = named.as_str();
+    for (conditions, want) in [
+        (json!([ready, over("True")]), named),
+        (json!([over("True"), well]), named),
+        (json!([ready, bad, over("True")]), "FoundFailedPods: Pod/p failed"),
+        (json!([ready, over("False")]), "pods running"),
+    ] {
+        let status = json!({"phase": "Running", "conditions": conditions});
+        let item = item_with(&seen("aw", "", &status), usize::MAX, at(100));
+        assert_eq!(item.state, want, "{status}");
+    }
+}
+
+#[test]
 fn what_blocks_a_deletion_is_named() {
     let deleting = |status: &str, message: &str| {
         condition("DeletingResources", status, "ForcefulDeletion", message)

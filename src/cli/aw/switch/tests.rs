@@ -150,6 +150,37 @@ fn what_kueue_has_given_up_is_not_resumed() {
 }
 
 #[test]
+fn what_kueue_has_finished_without_starting_it_is_not_resumed() {
+    for (queue, suspend, status, is_finished) in [
+        (Some("gpu"), true, "True", true),
+        (Some("gpu"), true, "False", false),
+        (Some("gpu"), false, "True", false),
+        (None, true, "True", false),
+    ] {
+        let by = WorkloadCondition {
+            message: "node selectors differ".into(),
+            ..condition("Finished", status, "FailedToStart")
+        };
+        let reserved = condition("QuotaReserved", "True", "QuotaReserved");
+        let conditions = vec![reserved, by, condition("Admitted", "True", "Admitted")];
+        let queued = found(SeenWorkload { conditions, ..workload(true) });
+        let wrapper = wrapper(Phase::Suspended, queue, suspend);
+        let plan = planned(&wrapper, &queued, SwitchAction::Resume);
+        let held = held(&wrapper, &queued, "kubectl aw");
+        assert_eq!(held.is_some(), is_finished, "{queue:?} {suspend} {status}: {held:?}");
+        let refused = held.map(|(why, remedy)| {
+            let want = "Kueue has finished its Workload w (FailedToStart: node selectors differ) \
+                        and does not start it";
+            assert_eq!(why, want);
+            assert!(remedy.contains("kubectl delete workload w -n "), "{remedy}");
+            SuspendPlan::No(format!("was not resumed: {why}; {remedy}"))
+        });
+        let is_refused = matches!(plan, SuspendPlan::No(_));
+        assert_eq!(refused, is_refused.then_some(plan), "{queue:?} {suspend} {status}");
+    }
+}
+
+#[test]
 fn what_kueue_keeps_without_a_queue_is_not_resumed() {
     let inactive = |queue| {
         let mut inactive = wrapper(Phase::Suspended, queue, true);
