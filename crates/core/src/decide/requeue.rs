@@ -28,10 +28,8 @@ use crate::tuning::Period;
 const REQUEUE_FAILED: &str = "RequeueFailed";
 /// How often the Workload is read while Kueue is expected to act: it is not watched.
 const POLL: Period = Period::from_secs(5);
-/// The same where it cannot be read, or Kueue has not created it yet.
+/// The same where it cannot be read.
 const POLL_REFUSED: Period = Period::from_secs(60);
-/// The same where it is to stay inactive: somebody may delete it, and Kueue then creates another one, which is active.
-const POLL_INACTIVE: Period = Period::from_secs(600);
 
 /// Whether Kueue manages the AppWrapper in this cluster.
 pub fn is_queued(draft: &Draft<'_>) -> bool {
@@ -178,19 +176,17 @@ fn stay_inactive(draft: &mut Draft<'_>) -> bool {
     if !is_queued(draft) {
         return true;
     }
-    let now = draft.facts.now;
     match &draft.facts.snapshot.workload {
         WorkloadRead::NotRead => draft.ask_workload(),
         WorkloadRead::Found(workload) if workload.active && !workload.finished => {
             let attempt = attempts::current(&draft.status);
             draft.status.requeue = Some(Requeue { attempt, active_after: None });
         }
-        WorkloadRead::Found(_) => draft.look_again(POLL_INACTIVE.after(now)),
-        // the one that Kueue creates is active: it would wait for admission, and could preempt others
-        WorkloadRead::Absent => draft.look_again(POLL_REFUSED.after(now)),
+        // one that Kueue creates later is deactivated once Kueue admits it
+        WorkloadRead::Found(_) | WorkloadRead::Absent => {}
         WorkloadRead::Refused(why) => {
             draft.verdict.message += &format!(", but the quota stays reserved: {why}");
-            draft.look_again(POLL_REFUSED.after(now));
+            draft.look_again(POLL_REFUSED.after(draft.facts.now));
         }
     }
     true
@@ -226,7 +222,7 @@ pub fn return_to_queue(draft: &mut Draft<'_>) -> bool {
         WorkloadRead::Found(workload) if is_our_own(workload, &requeue) => {
             let until = requeue.active_after.map(|until| until.0).filter(|until| now < *until);
             if is_inactive {
-                draft.look_again(POLL_INACTIVE.after(now)); // the annotation may change before
+                // until the annotation changes
             } else if let Some(until) = until.filter(|_| snapshot.suspend) {
                 draft.wait(until);
                 "Pausing before the return to the queue".clone_into(&mut draft.verdict.message);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::build::{in_phase, ready, running};
 use super::no_fit::{read, returning, switched, workload};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, Requeue, condition};
-use crate::decide::tests::given::{World, at};
+use crate::decide::tests::given::World;
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::Action;
 use crate::snapshot::workload::{Workload, WorkloadRead};
@@ -115,8 +115,8 @@ fn the_quota_is_given_back_once_everything_is_gone_and_the_annotation_alone_star
     let held = read(suspended.clone(), free(false, Some("0"))).decide(100_000);
     assert_eq!(
         (held.next, switched(&held), held.requeue),
-        (Phase::Suspended, None, Some(at(100_600))),
-        "somebody may delete it, and Kueue creates an active one"
+        (Phase::Suspended, None, None),
+        "no poll"
     );
     assert_eq!(held.status, suspended.snapshot.status);
     suspended.limits.active = Some(true);
@@ -138,7 +138,7 @@ fn what_waits_in_the_queue_leaves_it_and_what_is_admitted_all_the_same_is_not_de
         let next = read(world.written(&begun), workload(true, None)).decide(10);
         assert_eq!((next.next, switched(&next)), (Phase::Suspended, Some(false)));
         assert_eq!((waits.next, waits.actions.len()), (Phase::Suspended, 0));
-        assert_eq!(waits.requeue, Some(at(70)), "Kueue may create one");
+        assert_eq!(waits.requeue, None, "nothing is polled for ever");
     }
     let new = inactive(queued(Phase::Empty)).suspended(false);
     assert_eq!(new.decide(10).next, Phase::Suspended, "it was born so");
@@ -171,8 +171,7 @@ fn the_workload_of_what_has_left_its_queue_stays_inactive() {
 fn a_workload_that_somebody_else_has_deactivated_stays_so() {
     for world in [gone(), queued(Phase::Suspended)] {
         let held = read(inactive(world), workload(false, None)).decide(500);
-        let found = (switched(&held), requeue(&held), held.requeue);
-        assert_eq!(found, (None, None, Some(at(1100))));
+        assert_eq!((switched(&held), requeue(&held), held.requeue), (None, None, None));
     }
     let active = read(queued(Phase::Suspended), workload(false, None)).decide(500);
     assert_eq!((switched(&active), active.ask_workload), (None, false));
@@ -209,7 +208,7 @@ fn a_workload_that_kueue_has_finished_is_not_waited_for() {
         let want = "but the quota stays reserved: its Workload is finished";
         assert!(event.message.ends_with(want), "{}", event.message);
         let held = read(world.written(&begun), seen.clone()).decide(500);
-        assert_eq!((held.next, held.requeue), (Phase::Resetting, Some(at(1100))), "{seen:?}");
+        assert_eq!((held.next, held.requeue), (Phase::Resetting, None), "{seen:?}");
         assert_eq!((requeue(&held), held.events.len()), (None, 0), "told once: {seen:?}");
     }
 }
