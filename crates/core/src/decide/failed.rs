@@ -206,12 +206,17 @@ fn counted_jobs<'a>(draft: &Draft<'a>, judged: &Judged<'a>, index: usize) -> Vec
         return vec![];
     }
     let pods = failed_pods(draft, Some(index));
-    let is_spared = |job: &FailedJob| {
-        let is_own = |pod: &&Pod| job.pod_set.is_some() && pod.pod_set == job.pod_set;
-        let own: Vec<&Pod> = pods.iter().copied().filter(is_own).collect();
+    // many Jobs share a pod set
+    let mut known: BTreeMap<(usize, bool), bool> = BTreeMap::new();
+    let mut is_spared = |job: &FailedJob| {
+        let Some(pod_set) = job.pod_set.filter(|_| !failure_view::is_overdue(&job.reason)) else {
+            return false;
+        };
         let needs_open = job.reason == BACKOFF_LIMIT;
-        !failure_view::is_overdue(&job.reason)
-            && ignored_by(snapshot, judged, &own, needs_open).is_some()
+        *known.entry((pod_set, needs_open)).or_insert_with(|| {
+            let own = pods.iter().copied().filter(|pod| pod.pod_set == Some(pod_set));
+            ignored_by(snapshot, judged, &own.collect::<Vec<_>>(), needs_open).is_some()
+        })
     };
     jobs.iter().filter(|job| !is_spared(job)).collect()
 }
