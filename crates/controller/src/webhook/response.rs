@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::validate::{Finding, Severity};
-use crate::printable;
+use crate::printable::{self, truncated};
 
 /// The longest message: an object can be wrong in many places, and people read it.
 const MESSAGE_CHARS_MAX: usize = 8 * 1024;
@@ -249,9 +249,4 @@ fn bounded(warnings: impl Iterator<Item = String>) -> Vec<String> {
 /// Without control characters, for which an API server drops a warning, and what is invisible.
 pub(super) fn printable(text: &str) -> String {
     printable::escape(text).into_owned()
-}
-
-/// The same, at most so many characters.
-fn truncated(text: &str, chars_max: usize) -> String {
-    printable::truncate_chars(&printable::escape(text), chars_max).into_owned()
 }

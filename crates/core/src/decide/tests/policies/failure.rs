@@ -455,14 +455,15 @@ fn an_ignored_pod_names_no_part_that_failed() {
         world.fails(0, "JobFailed", "", 12)
     };
     let ignoring = format!("{IGNORE_EVICTED}\n{lines}");
-    let going = || {
+    let terminating = || {
         let (requested, due) = (Some(at(20)), Some(at(50)));
         let pod = Pod { deletion_requested: requested, due_to_go: due, ..evicted(ready(0)) };
         of_second(Pod { terminating: true, ..pod })
     };
     // the Master was replaced before the Worker is evicted
     let ending = train().with(failed(0).at(5)).with(ready(0)).with(of_second(ready(0)));
-    let ending = ending.spec(&lines).settled(6).pod_is(2, going()).fails(0, "JobFailed", "", 21);
+    let ending =
+        ending.spec(&lines).settled(6).pod_is(2, terminating()).fails(0, "JobFailed", "", 21);
     let overdue = |policy: &str| {
         let world = train().with(of_second(evicted(failed(0).at(10)))).spec(policy);
         world.fails(0, "DeadlineExceeded", "", 12)

@@ -235,8 +235,8 @@ fn a_failure_beside_an_ignored_pod_of_a_counted_node_is_counted() {
     let lost = world.loses_node(Lost::Deleted, 20);
     let decision = lost.decide(21);
     assert_eq!(said(&decision), "RecreateComponent failurePolicy/again#0 0 of 3");
-    let going = lost.written(&decision).pod_is(2, failed(1).on("node-2").at(25));
-    let failing = going.fails(1, "BackoffLimitExceeded", "", 26);
+    let recreating = lost.written(&decision).pod_is(2, failed(1).on("node-2").at(25));
+    let failing = recreating.fails(1, "BackoffLimitExceeded", "", 26);
     assert_eq!(said(&failing.decide(27)), "Restart retryLimit 1 of 3");
 }
 
